@@ -1,1 +1,1 @@
-"""Measurements beside their peers, and the bars that the project holds: `python -m benchmarks [NAME...] [--json]`."""
+"""Benchmarks against peers, and the targets they must meet: `python -m benchmarks [NAME...] [--json]`."""

@@ -1,6 +1,6 @@
-"""`python -m benchmarks [NAME...] [--json]`: run benchmarks, show a table. Exit code 1 if a bar is missed.
+"""`python -m benchmarks [NAME...] [--json]`: run benchmarks and print a table. Exit code 1 if a target is missed.
 
-`quick` stands for those that together take less than ten minutes. Progress goes to standard error.
+`quick` selects benchmarks that together take less than ten minutes. Progress goes to standard error.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ NAMES = [one.name.replace("_", "-") for one in iter_modules(benchmarks.__path__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the named benchmarks, or all of them, one after the other."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measurements beside their peers.")
+    """Run the named benchmarks, or the default ones, one after another."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks against peers.")
     parser.add_argument(
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"of {', '.join(NAMES)}; {QUICK} for {', '.join(LIMITS)}; all but {', '.join(ON_REQUEST)} by default",
+        help=f"from {', '.join(NAMES)}; {QUICK}: {', '.join(LIMITS)}; default: all except {', '.join(ON_REQUEST)}",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list of rows")
     chosen = parser.parse_args(arguments)
@@ -68,13 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """The benchmarks to run, each once: by default all but those on request."""
+    """Return the benchmarks to run, each once; by default all except those in ON_REQUEST."""
     wanted = [one for name in names for one in (LIMITS if name == QUICK else [name])]
     return list(dict.fromkeys(wanted)) or [name for name in NAMES if name not in ON_REQUEST]
 
 
 def run(names: Sequence[str]) -> list[Row]:
-    """Measure; what benchmarks and their ranks print goes to standard error with the progress."""
+    """Run benchmarks; output of benchmarks and their ranks goes to standard error, together with the progress."""
     progress = Console(stderr=True, highlight=False)
     progress.print(expected(names))
     rows: list[Row] = []
@@ -88,7 +88,7 @@ def run(names: Sequence[str]) -> list[Row]:
 
 
 def as_table(rows: Sequence[Row]) -> Table:
-    """The rows for a terminal."""
+    """Return the rows as a table for a terminal."""
     table = Table("name", "ours", "peer", "ratio", "bar", "met")
     for row in rows:
         numbers = [_written(number) for number in (row.ours, row.peer, row.ratio)]

@@ -1,9 +1,9 @@
-"""Every mesh of 2, 4 and 8 ranks with every schedule and ZeRO stage, against one process; goes on where it stopped.
+"""Compare every mesh of 2, 4 and 8 ranks, schedule and ZeRO stage with one process. Resumes where it stopped.
 
-The cases of one mesh run one after another on the same ranks. Those come first that give every (dp, pp, cp, tp, ep)
-with every schedule and ZeRO stage one row; then other models on them, and experts that tp cuts. Rows are kept in
-build/all-meshes.jsonl, one for each case, and build/all-meshes.md sums them up (KEPT_ROWS names another folder). A row
-is not judged again when the code changes: remove the file to begin anew.
+The cases of one mesh run one after another on the same ranks. The first cases give one row for every combination of
+(dp, pp, cp, tp, ep), schedule and ZeRO stage; then follow other models on these meshes, and experts split by tp. Rows
+are stored in build/all-meshes.jsonl, one per case, and summarized in build/all-meshes.md (KEPT_ROWS sets another
+folder). A row is not measured again when the code changes: delete the file to start over.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tests.shardlab.hybrid.all_meshes import WORLDS, cases
 from tests.shardlab.hybrid.five_axes import Case, differences, trained, trained_alone
 
 MOST_APART = 1e-5
-AT_ONCE = 8  # cases that one world trains, so that a failure loses few
+AT_ONCE = 8  # cases per launch of the ranks, so that a failure loses few
 
 
 def measure() -> list[Row]:
-    """Train what is not in the file yet, write the table, and say how far the furthest was from one process.
+    """Train the cases that are not in the file yet, write the table, and return the largest differences.
 
-    ALL_MESHES=n in the environment stops after so many new cases.
+    The environment variable ALL_MESHES=n stops after n new cases.
     """
     torch.set_num_threads(1)
     file = kept_folder() / "all-meshes.jsonl"
@@ -64,9 +64,9 @@ def measure() -> list[Row]:
 
 
 def in_order(every: list[Case], kept: Container[str]) -> list[list[Case]]:
-    """What is left to do, by mesh: first one case of each combination that has none, small worlds first, then others.
+    """Return the remaining cases by mesh: first one per combination without any, small worlds first, then the others.
 
-    In each of these parts the order is random, so that what is done of it is a sample.
+    Within each part the order is random, so that the finished cases are a random sample.
     """
     tried = {combination_of(case) for case in every if str(case) in kept}
     todo = [case for case in Random(0).sample(every, len(every)) if str(case) not in kept]
@@ -77,13 +77,13 @@ def in_order(every: list[Case], kept: Container[str]) -> list[list[Case]]:
 
 
 def combination_of(case: Case) -> tuple[Any, ...]:
-    """Sizes of the five axes, schedule and ZeRO stage."""
+    """Return the sizes of the five axes, the schedule and the ZeRO stage."""
     mesh = case.mesh
     return mesh.dp, mesh.pp, mesh.cp, mesh.tp, mesh.ep, case.settings.schedule.__name__, case.settings.zero
 
 
 def in_parts(todo: list[Case]) -> list[list[Case]]:
-    """The cases by mesh, some of each at a time; meshes in the order in which the list first has them."""
+    """Group cases by mesh into parts of limited size; meshes keep the order of their first appearance."""
     by_mesh: dict[Mesh, list[Case]] = {}
     for case in todo:
         by_mesh.setdefault(case.mesh, []).append(case)
@@ -93,7 +93,7 @@ def in_parts(todo: list[Case]) -> list[list[Case]]:
 
 
 def judged(together: list[Case], alone: dict[Any, Any]) -> list[dict[str, Any]]:
-    """A row for each case of one mesh: differences from one process, or the sentence of a refusal."""
+    """Return a row for each case of one mesh: differences from one process, or the message of a refusal."""
     by_rank = shardlab.run(all_trained, together, ranks=together[0].mesh.world, timeout=60 * AT_ONCE, observe=False)
     rows = []
     for case, *of_ranks in zip(together, *by_rank, strict=True):
@@ -111,9 +111,9 @@ def judged(together: list[Case], alone: dict[Any, Any]) -> list[dict[str, Any]]:
 
 
 def all_trained(together: list[Case]) -> list[Any]:
-    """Of each case what `five_axes.trained` gives on this rank, or the sentence of the ValueError that refuses it.
+    """For each case, return the result of `five_axes.trained` on this rank, or the message of the ValueError it raised.
 
-    Groups live as long as their world; those of one mesh are made once.
+    Groups live as long as their world; those of one mesh are created only once.
     """
     groups = training_groups(create_process_groups(together[0].mesh, device="cpu"), has_experts=True)
     return [_trained_or_refused(case, groups) for case in together]
@@ -127,13 +127,13 @@ def _trained_or_refused(case: Case, groups: ProcessGroups) -> Any:
 
 
 def read(file: Path) -> dict[str, dict[str, Any]]:
-    """The rows of a file, by case; none if it does not exist."""
+    """Return the rows of a file by case; {} if it does not exist."""
     lines = file.read_text().splitlines() if file.exists() else []
     return {row["case"]: row for row in map(json.loads, lines)}
 
 
 def table(rows: list[dict[str, Any]], every: list[Case]) -> str:
-    """All rows as a page: what was compared, and what was refused with which sentence."""
+    """Format all rows as a page: cases compared, and cases refused with their messages."""
     return "\n".join(_lines(rows, every)) + "\n"
 
 
@@ -144,7 +144,7 @@ def _lines(rows: list[dict[str, Any]], every: list[Case]) -> Iterator[str]:
     yield ""
     done = {row["case"] for row in rows}
     yield f"`python -m benchmarks all-meshes`: {len(rows)} of {len(every)} cases, ten steps of AdamW in float64. "
-    yield "Combinations of dp, pp, cp, tp, ep, schedule and ZeRO stage with a case that was tried: "
+    yield "Combinations of dp, pp, cp, tp, ep, schedule and ZeRO stage with at least one tried case: "
     for world in WORLDS:
         combinations = {combination_of(case) for case in every if case.mesh.world == world}
         tried = {combination_of(case) for case in every if case.mesh.world == world and str(case) in done}
@@ -153,7 +153,7 @@ def _lines(rows: list[dict[str, Any]], every: list[Case]) -> Iterator[str]:
     if trained_rows:
         worst = max(max(row["loss"], row["weight"]) for row in trained_rows)
         yield f"{len(trained_rows)} were trained; the largest difference of a loss or a weight is {worst:.1e}."
-    yield f"{len(refused)} were refused, each with a sentence."
+    yield f"{len(refused)} were refused, each with an error message."
     yield ""
     for sentence in sorted({row["refused"] for row in refused}):
         yield f"- {sum(row['refused'] == sentence for row in refused)}: {sentence}"

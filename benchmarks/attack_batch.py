@@ -1,4 +1,4 @@
-"""A batch of 200: every attack that fits into a notebook of week 1, and honest submissions, graded as one class."""
+"""A batch of 200: every attack that fits into a notebook of week 1, plus honest submissions, graded as one class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEED = 602
 
 
 def measure() -> list[Row]:
-    """One run; every broken promise is printed to standard error."""
+    """Grade once; every violated guarantee is printed to standard error."""
     sys.path.insert(0, str(ROOT / "tests" / "attacks"))
     from batch import CASES, grade_batch  # type: ignore[import-not-found]
 
@@ -24,11 +24,11 @@ def measure() -> list[Row]:
         "with points they have not earned": found.undeserved,
         "lost": found.lost,
         "left behind": found.left,
-        "honest exercises graded otherwise than alone": found.harmed,
+        "honest exercises graded differently than alone": found.harmed,
     }
     for line in (line for lines in promises.values() for line in lines):
         print(line, file=sys.stderr)
     kept = [
         at_most(f"{BATCH} submissions, {len(CASES)} attacks: {name}", len(lines), 0) for name, lines in promises.items()
     ]
-    return [*kept, at_most("one submission of it, s", found.seconds / BATCH, 5)]
+    return [*kept, at_most("one submission of the batch, s", found.seconds / BATCH, 5)]

@@ -1,4 +1,4 @@
-"""A learner comes back after a week: `shardlab study`, then `shardlab study update` where every page is newer."""
+"""A learner returns after a week: `shardlab study`, then `shardlab study update`, with a new version of every page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS = "\n\nIn other words."
 
 
 def measure() -> list[Row]:
-    """Lay out the course, record a term's checks, and come back three times, each time to newer pages."""
+    """Set up the course, record a term's checks, and return three times, each time to newer pages."""
     with tempfile.TemporaryDirectory() as top:
         folder, _ = begin(Path(top, "work"))
         names, began = list(folder.exercises()), datetime.now(UTC) - timedelta(days=90)
@@ -41,7 +41,7 @@ def measure() -> list[Row]:
 
 
 def _reword(path: Path) -> None:
-    """Let the page that was laid out be an older one: its first cell says something else."""
+    """Make the local page an older version: change the text of its first cell."""
     notebook = nbformat.read(path, 4)
     first = notebook.cells[0]
     first.source += WORDS

@@ -1,8 +1,8 @@
-"""Step times of the labs, predicted from a calibration of this machine beside those measured right after it.
+"""Compare predicted step times of the labs, from a calibration of this machine, with measured ones.
 
-`ours` is the error of the prediction, `peer` that of the simplest rival: FLOPs at the best rate of a matrix product.
-Calibration and labs take turns, and right before each lab its ranks time one pass that the calibration knows: a virtual
-machine's speed changes from one minute to the next. Each number is the median of the turns.
+`ours` is the error of the prediction, `peer` that of the simplest alternative: FLOPs at the best rate of a matmul.
+Calibration and labs alternate, and right before each lab its ranks time one pass that the calibration includes, because
+a virtual machine's speed changes from one minute to the next. Each number is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from shardlab.pipeline_parallel.simulation import simulate
 from benchmarks.row import Row, at_most
 
 COURSE = Path(__file__).parents[1]
-sys.path.insert(0, str(COURSE / "labs" / "lab01-parallelism-sim"))  # programs, no package
+sys.path.insert(0, str(COURSE / "labs" / "lab01-parallelism-sim"))  # scripts, not a package
 
 BAR, TURNS, ROUNDS = 0.15, 3, 15
 RANKS = (2, 4)
 WIDTH, SAMPLES = 512, 256  # lab 1, data parallelism
 TOKENS, HIDDEN = 512, 384  # tensor parallelism
 STAGE_WIDTH, ROWS, MICROBATCHES = 384, 192, 8  # pipeline
-UNIT = 0.02  # seconds that a sleeping stage sleeps
+UNIT = 0.02  # seconds per action of a sleeping stage
 CONFIG, BATCH = GPTConfig(layers=4, hidden=128, heads=4), 4  # lab 3
 STAGES = {0: "DDP", 1: "ZeRO-1", 2: "ZeRO-2", 3: "ZeRO-3"}
 
 
 class Case(NamedTuple):
-    """A lab's step: what predicts its seconds, what measures them, and its FLOPs on one rank (0: none)."""
+    """A lab's step: functions that predict and measure its seconds, and its FLOPs on one rank (0: none)."""
 
     name: str
     ranks: int
@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
 
 def measure() -> list[Row]:
-    """A row a lab and number of ranks; a table of seconds goes to the terminal."""
+    """Return a row per lab and number of ranks; print a table of seconds to the terminal."""
     every = cases()
     predicted: dict[str, list[float]] = {case.name: [] for case in every}
     measured: dict[str, list[float]] = {case.name: [] for case in every}
@@ -78,7 +78,7 @@ def measure() -> list[Row]:
 
 
 def now(here: Calibration, ranks: int) -> Calibration:
-    """The calibration as things are at this moment: a pass, alone and on so many ranks at once, and an all-reduce."""
+    """Update the calibration to current conditions: a pass, alone and on `ranks` ranks at once, and an all-reduce."""
     shared = shardlab.run(measure_sharing, "cpu", ranks=ranks, timeout=240, transport="gloo")
     slowdown, hidden = sharing_of(shared)
     sizes = SmallGPT(TOGETHER.layers, TOGETHER.hidden, TOGETHER_BATCH, TOGETHER.sequence, TOGETHER.vocabulary)
@@ -104,7 +104,7 @@ def scaled(seconds: tuple[float, float, float], times: float) -> tuple[float, fl
 
 
 def cases() -> list[Case]:
-    """All labs on all numbers of ranks."""
+    """Return all labs with all numbers of ranks."""
     lab_1 = (data_parallel, tensor_parallel, pipeline, asleep)
     return [make(ranks) for ranks in RANKS for make in lab_1] + [zero(ranks, one) for ranks in RANKS for one in STAGES]
 
@@ -134,7 +134,7 @@ def tensor_parallel(ranks: int) -> Case:
 def pipeline(ranks: int) -> Case:
     lab, built = import_module("pp_simulation"), BUILDERS["1f1b"](ranks, MICROBATCHES)
     return Case(
-        f"lab 1, pipeline that computes, {ranks} ranks",
+        f"lab 1, pipeline with real compute, {ranks} ranks",
         ranks,
         lambda here: lab.predict(here, built, STAGE_WIDTH, ROWS),
         lambda: lab.measure(built, STAGE_WIDTH, ROWS, ROUNDS).makespan,
@@ -147,7 +147,7 @@ def asleep(ranks: int) -> Case:
 
     built = BUILDERS["1f1b"](ranks, MICROBATCHES)
     return Case(
-        f"lab 1, pipeline asleep, {ranks} ranks",
+        f"lab 1, pipeline with sleeping stages, {ranks} ranks",
         ranks,
         lambda _: simulate(built).makespan * UNIT,
         lambda: run_emulated(built, seconds_per_unit=UNIT).makespan * UNIT,
@@ -158,7 +158,7 @@ def asleep(ranks: int) -> Case:
 def zero(ranks: int, stage: int) -> Case:
     with torch.device("meta"):
         model = GPT(CONFIG)
-    vectors = vector_sizes(model, stage or 2)  # DDP's buckets are those of stage 2
+    vectors = vector_sizes(model, stage or 2)  # DDP has the same buckets as stage 2
     sizes = SmallGPT(CONFIG.layers, CONFIG.hidden, BATCH, CONFIG.sequence, CONFIG.vocabulary)
     return Case(
         f"lab 3, {STAGES[stage]}, {ranks} ranks",
@@ -170,7 +170,7 @@ def zero(ranks: int, stage: int) -> Case:
 
 
 def train_small_gpt(ranks: int, stage: int) -> float:
-    """Seconds of a step of lab 3 on the slowest rank."""
+    """Return the seconds per step of lab 3 on the slowest rank."""
     by_rank = shardlab.run(one_rank, stage, ranks=ranks, timeout=240, transport="gloo")
     return max(rank.seconds for rank in by_rank)
 

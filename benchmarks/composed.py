@@ -1,8 +1,8 @@
-"""A training step on several axes at once beside a composition of torch's own parts, as torchtitan composes them.
+"""Race our training step on several axes against a composition of torch's own parts, composed as in torchtitan.
 
 The peer: `fully_shard` over dp, DTensor's `parallelize_module` with sequence parallelism over tp, `loss_parallel`, a
-schedule of `torch.distributed.pipelining` over pp, and clipping by the norm of all. Both begin with the same weights,
-see the same batches and take turns in one process per rank; their losses must agree.
+schedule of `torch.distributed.pipelining` over pp, and clipping by the global norm. Both start with the same weights,
+see the same batches and alternate in one process per rank; their losses must agree.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ Passes = Callable[[Tensor, Tensor], Tensor]
 
 
 class Layout(NamedTuple):
-    """What both do: the mesh, the ZeRO stage, and the schedule.
+    """The mesh, the ZeRO stage, and the schedule of both sides.
 
-    In torch's pipelines FSDP2 keeps weights and gradients whole from the first microbatch to the last, then sends: what
-    it holds and sends is ZeRO-1's. Without a pipeline it gathers weights twice, as ZeRO-3 does.
+    In torch's pipelines FSDP2 keeps weights and gradients unsharded from the first microbatch to the last, then
+    communicates: it stores and sends as much as ZeRO-1. Without a pipeline it gathers weights twice, as ZeRO-3 does.
     """
 
     mesh: Mesh
@@ -77,12 +77,12 @@ LAYOUTS = [
 
 
 def measure() -> list[Row]:
-    """Medians of alternating steps; a step lasts as long as its slowest rank."""
+    """Return medians of alternating steps; a step takes as long as on its slowest rank."""
     return rows_of(CONFIG, "cpu", "gloo")
 
 
 def rows_of(config: GPTConfig, device: str, transport: str) -> list[Row]:
-    """A row for each layout."""
+    """Return a row for each layout."""
     rows = []
     for layout in LAYOUTS:
         by_rank = shardlab.run(
@@ -95,7 +95,7 @@ def rows_of(config: GPTConfig, device: str, transport: str) -> list[Row]:
 
 
 def race(layout: Layout, config: GPTConfig, device: str) -> tuple[list[float], list[float]]:
-    """Seconds of our steps and of the composition's, in turn; RuntimeError where their losses differ."""
+    """Return seconds of our steps and of the composition's, alternating. Raises RuntimeError if their losses differ."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -139,7 +139,7 @@ def ours(whole: GPT, layout: Layout) -> Step:
 
 
 def composed(whole: GPT, layout: Layout) -> Step:
-    """Stages of the same model, first cut by DTensor, then by FSDP2, then put into one of torch's schedules."""
+    """Build stages of the same model, split by DTensor, then by FSDP2, and put them into one of torch's schedules."""
     mesh, device = layout.mesh, whole.token.weight.device
     meshes = init_device_mesh(device.type, (mesh.pp, mesh.dp, mesh.tp), mesh_dim_names=("pp", "dp", "tp"))
     meshes["dp", "tp"]._flatten()  # one all-reduce for the norm, as torch's warning recommends
@@ -155,7 +155,7 @@ def composed(whole: GPT, layout: Layout) -> Step:
     def step(tokens: Tensor, labels: Tensor) -> float:
         with loss_parallel():
             loss = passes(tokens, labels)
-        dist.all_reduce(loss)  # every stage but the last brings 0; each tp rank of it the same
+        dist.all_reduce(loss)  # all stages except the last contribute 0; its tp ranks have equal losses
         clip(parameters, meshes)
         optimizer.step()
         optimizer.zero_grad()
@@ -165,7 +165,7 @@ def composed(whole: GPT, layout: Layout) -> Step:
 
 
 def composed_part(whole: GPT, stage: int, stages: int, layout: Layout, meshes: DeviceMesh) -> PartOfModel:
-    """A stage, cut over tp and over dp."""
+    """Build a stage, split over tp and dp."""
     part, tp = PartOfModel(whole, stage, stages), layout.mesh.tp
     part.positions = torch.arange(whole.config.sequence, device=whole.token.weight.device)
     if tp > 1:
@@ -195,16 +195,16 @@ PLAN = {
 
 
 def has(part: nn.Module, name: str) -> bool:
-    """Whether a stage has the modules that a line of the plan is about."""
+    """Return whether a stage has the modules of one line of the plan."""
     return getattr(part, name.partition(".")[0]) is not None
 
 
 def all_passes(
     parts: dict[int, PartOfModel], stages: int, layout: Layout, meshes: DeviceMesh, device: torch.device
 ) -> Passes:
-    """All microbatches forward and backward. Returns a replica's mean loss in the last stage, else 0."""
+    """Run all microbatches forward and backward. Returns a replica's mean loss in the last stage, else 0."""
     sequence = next(iter(parts.values())).config.sequence
-    num_tokens = BATCH // layout.mesh.dp * (sequence - 1)  # the last token of a sequence has no next one
+    num_tokens = BATCH // layout.mesh.dp * (sequence - 1)  # the last token of a sequence has no label
 
     def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
         return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / num_tokens
@@ -234,13 +234,13 @@ def all_passes(
 
 
 def local(loss: Tensor) -> Tensor:
-    """A loss as a plain number of this rank."""
+    """Return a loss as a plain number on this rank."""
     return (loss.full_tensor() if isinstance(loss, DTensor) else loss).detach()
 
 
 @torch.no_grad()
 def clip(parameters: list[nn.Parameter], meshes: DeviceMesh) -> None:
-    """By the norm over all axes."""
+    """Clip by the norm over all axes."""
     gradients = [one.grad for one in parameters if one.grad is not None]
     norm = local(torch.nn.utils.get_total_norm(gradients))
     squares = norm.square()

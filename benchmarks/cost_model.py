@@ -1,9 +1,9 @@
-"""Step times of published runs: the cost model, one utilisation, SimuMax, and llm-analysis where it is installed.
+"""Predict step times of published runs: our cost model, constant utilization, SimuMax, and llm-analysis if installed.
 
-By the same rules: what is fitted never saw the source that is predicted. llm-analysis takes one FLOP
-efficiency a generation: the one, of 0.30 to 0.90, with the least error on the other sources. It is not among the pinned
-packages: `pip install llm-analysis==0.2.2 'fire<0.6'` in an environment of its own that also sees `labs/`. SimuMax's
-predictions are those that its authors published beside their runs, made from kernels timed on that very machine.
+All follow the same rule: parameters are fitted without the source being predicted. llm-analysis takes one FLOP
+efficiency per GPU generation: the value from 0.30 to 0.90 with the smallest error on the other sources. It is not
+among the pinned packages: `pip install llm-analysis==0.2.2 'fire<0.6'` in a separate environment that sees `labs/`.
+SimuMax's predictions are those its authors published with their runs, from kernels timed on that very machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EFFICIENCIES = [0.30 + 0.02 * k for k in range(31)]
 
 
 def measure() -> list[Row]:
-    """Errors in percent, averaged over sources; the peer of the first row is llm-analysis, if it is here."""
+    """Return errors in percent, averaged over sources; the first row's peer is llm-analysis, if it is installed."""
     runs = measured_runs()
     ours, constant = held_out(runs, fitted_model), held_out(runs, constant_utilisation)
     some = [run for run in runs if SUBSETS[NAME](run) and run.gpu.name in GPU_NAMES]
@@ -42,17 +42,17 @@ def measure() -> list[Row]:
     if peer:
         both = [run for run in some if peer(run, 0.5) is not None]
         theirs = held_out(both, lambda others: _with_best_efficiency(peer, others))
-        rows.append(_row(f"{len(both)} 3-D runs, beside llm-analysis, %", both, ours, theirs))
-    rows.append(_row(f"{len(some)} 3-D runs, beside one utilisation, %", some, ours, constant))
-    rows.append(_row(f"{len(runs)} runs, beside one utilisation, %", runs, ours, constant))
+        rows.append(_row(f"{len(both)} 3-D runs, vs. llm-analysis, %", both, ours, theirs))
+    rows.append(_row(f"{len(some)} 3-D runs, vs. constant utilization, %", some, ours, constant))
+    rows.append(_row(f"{len(runs)} runs, vs. constant utilization, %", runs, ours, constant))
     theirs = _simumax()
     same = [run for run in runs if run.id in theirs]
-    rows.append(_row(f"{len(same)} runs of SimuMax, beside SimuMax, %", same, ours, lambda run: theirs[run.id]))
+    rows.append(_row(f"{len(same)} runs of SimuMax, vs. SimuMax, %", same, ours, lambda run: theirs[run.id]))
     return rows
 
 
 def _simumax() -> dict[str, float]:
-    """Seconds that the authors of the runs predicted, from the rows' notes, by id."""
+    """Return {run id: seconds} predicted by the authors of the runs, from the rows' notes."""
     noted = {row["id"]: re.search(r"SimuMax prediction ([\d.]+) ms", row["note"]) for row in read_rows()}
     return {name: float(found[1]) / 1e3 for name, found in noted.items() if found}
 
@@ -77,7 +77,7 @@ def _with_best_efficiency(peer: Callable[[Run, float], float | None], runs: Sequ
 
 
 def _llm_analysis() -> Callable[[Run, float], float | None] | None:
-    """Its seconds of a step at a FLOP efficiency, None where it refuses; None when it is not installed."""
+    """Return a function from run and FLOP efficiency to seconds (None if it refuses); None if it is not installed."""
     try:
         from llm_analysis.analysis import (  # pyright: ignore[reportMissingImports]
             ActivationRecomputation,

@@ -1,4 +1,4 @@
-"""Submissions that sleep, judged by one Dask worker and by two."""
+"""Grade submissions that sleep with one Dask worker and with two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDS = 3
 
 
 def measure() -> list[Row]:
-    """Alternate between a cluster of one process and one of two; both are warm before the clock starts."""
+    """Alternate between a cluster of one process and one of two; both are warmed up before timing."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
     with (one := _cluster(1)), (two := _cluster(2)):
         for number in range(ROUNDS + 1):
@@ -30,7 +30,7 @@ def measure() -> list[Row]:
                     raise RuntimeError("a submission was lost")
                 seconds[workers].append(time.perf_counter() - began)
     ours, peer = (median(seconds[workers][1:]) for workers in (2, 1))  # the first round starts the sandboxes
-    return [at_least_times(f"{CLASS_SIZE} sleeping submissions, 2 workers against 1, s", ours, peer, 1.8)]
+    return [at_least_times(f"{CLASS_SIZE} sleeping submissions, 2 workers vs. 1, s", ours, peer, 1.8)]
 
 
 def _cluster(workers: int) -> LocalCluster:

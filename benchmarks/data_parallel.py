@@ -1,4 +1,4 @@
-"""Steps of our data parallelism beside PyTorch's own: the same model, batch and ranks, in turn in one process."""
+"""Race our data parallelism against PyTorch's: same model, batch and ranks, alternating in one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Build = Callable[[GPT], Step]
 
 
 def measure() -> list[Row]:
-    """Medians of alternating steps; a step lasts as long as its slowest rank."""
+    """Return medians of alternating steps; a step takes as long as on its slowest rank."""
     rows = []
     for ranks in (2, 4):
         for name, pair in PAIRS.items():
@@ -36,12 +36,12 @@ def measure() -> list[Row]:
             ours, peer = (
                 [max(times) for times in zip(*(one[side] for one in by_rank), strict=True)] for side in (0, 1)
             )
-            rows.append(at_least_times(f"{name}, {ranks} ranks, s a step", median(ours), median(peer), 1.0))
+            rows.append(at_least_times(f"{name}, {ranks} ranks, s per step", median(ours), median(peer), 1.0))
     return rows
 
 
 def race(pair: tuple[Build, Build], config: GPTConfig = CONFIG, device: str = "cpu") -> tuple[list[float], list[float]]:
-    """Seconds of each step, ours and the peer's; the losses must be equal."""
+    """Return the seconds of each step, ours and the peer's; the losses must be equal."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     steps = []
@@ -106,7 +106,7 @@ def their_zero3(model: GPT) -> Step:
 
 
 PAIRS = {
-    "DDP beside torch's DDP": (our_ddp, their_ddp),
-    "ZeRO-1 beside ZeroRedundancyOptimizer": (our_zero1, their_zero1),
-    "ZeRO-3 beside FSDP2": (our_zero3, their_zero3),
+    "DDP vs. torch's DDP": (our_ddp, their_ddp),
+    "ZeRO-1 vs. ZeroRedundancyOptimizer": (our_zero1, their_zero1),
+    "ZeRO-3 vs. FSDP2": (our_zero3, their_zero3),
 }

@@ -1,4 +1,4 @@
-"""A race on either device: a clock may be read only when the device has done what it was given."""
+"""Timing on either device: wait until the device has finished before reading the clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import torch
 
 
 def wait_for(device: str) -> None:
-    """Wait until a GPU ("cuda") has done what it was given; a CPU ("cpu") has."""
+    """Wait until a GPU ("cuda") has finished all queued work; a CPU ("cpu") always has."""
     if device == "cuda":
         torch.cuda.synchronize()

@@ -1,8 +1,8 @@
-"""Expert parallelism beside plain all-to-alls, Megatron's layer of experts and torchtitan's token dispatcher, on gloo.
+"""Race expert parallelism against plain all-to-alls, Megatron's MoE layer and torchtitan's token dispatcher, on gloo.
 
-The same weights and tokens, in turn in one process per rank, so that a busy machine slows all of them alike.
-torchtitan is measured where it can be imported: `pip install --no-deps torchtitan==0.3.0 spmd_types==0.3.1 triton tyro
-docstring-parser typeguard`, which leaves torch as it is.
+Same weights and tokens, alternating in one process per rank, so that a busy machine slows all of them equally.
+torchtitan is measured if it can be imported: `pip install --no-deps torchtitan==0.3.0 spmd_types==0.3.1 triton tyro
+docstring-parser typeguard`, which does not change the installed torch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Step = Callable[[Tensor], Tensor]
 
 
 class Shape(NamedTuple):
-    """The layer, how many tokens each rank has, and where; hidden: widths of dispatch and combine alone."""
+    """The layer, the number of tokens per rank, and the device; hidden: widths for dispatch and combine alone."""
 
     layer: MoEConfig = CONFIG
     tokens: int = 1024
@@ -57,14 +57,14 @@ class Shape(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a step took on this rank; CPU seconds are those of all its threads."""
+    """The cost of a step on this rank; CPU seconds are summed over all its threads."""
 
     seconds: float
     cpu_seconds: float
 
 
 def measure() -> list[Row]:
-    """Medians of alternating steps: wall seconds of the slowest rank, CPU seconds of all ranks together."""
+    """Return medians of alternating steps: wall seconds of the slowest rank, CPU seconds summed over all ranks."""
     rows = [row for ranks in (2, 4, 8) for row in rows_of(Shape(), ranks, "gloo", units=("s", "CPU s"))]
     levels = _by_name(level_race, Shape(NODES), 4, "gloo")
     name = "layer's step over a slow link, two nodes of 2 ranks"
@@ -72,7 +72,7 @@ def measure() -> list[Row]:
 
 
 def rows_of(shape: Shape, ranks: int, transport: str, *, units: tuple[str, ...]) -> list[Row]:
-    """Dispatch and combine beside the messages alone, a layer beside its peers."""
+    """Compare dispatch and combine with the messages alone, and a layer with its peers."""
     rows, choice = [], shape.layer.choice
     for hidden in shape.hidden:
         one = shape._replace(layer=replace(shape.layer, hidden=hidden))
@@ -86,7 +86,7 @@ def rows_of(shape: Shape, ranks: int, transport: str, *, units: tuple[str, ...])
 
 def _rows(name: str, taken: dict[str, Taken], peers: list[tuple[str, float]], units: tuple[str, ...]) -> list[Row]:
     return [
-        at_least_times(f"{name}, {unit}: beside {peer}", taken["ours"][which], taken[peer][which], times)
+        at_least_times(f"{name}, {unit}: vs. {peer}", taken["ours"][which], taken[peer][which], times)
         for peer, times in peers
         for which, unit in enumerate(units)
     ]
@@ -106,10 +106,10 @@ def _by_name(race: Callable, shape: Shape, ranks: int, transport: str) -> dict[s
 
 
 def exchange_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
-    """Tokens to the ranks of their experts and back beside two plain all-to-alls of the same rows; no gradients.
+    """Send tokens to the ranks of their experts and back, vs. two plain all-to-alls of the same rows; no gradients.
 
-    Rows must lie in the order of their ranks before they leave, and by token once they are back: whoever dispatches
-    writes each row twice more than its messages do. The second peer does that and no more, with plain copies.
+    Rows must be sorted by rank before they are sent, and by token when they are back, so a dispatcher writes each row
+    two more times than the messages alone. The second peer does exactly that, with plain copies.
     """
     torch.set_num_threads(1)
     config = shape.layer
@@ -139,7 +139,7 @@ def exchange_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
 
 
 def level_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
-    """Forward and backward of a layer on two nodes with a slow link between them, in one level and in two."""
+    """Run forward and backward of a layer on two nodes joined by a slow link, in one level and in two."""
     torch.set_num_threads(1)
     pairs = [[0, 2], [1, 3]], [[0, 1], [2, 3]]
     groups: list[Any] = [dist.new_subgroups_by_enumeration(lists)[0] for lists in pairs]
@@ -152,7 +152,7 @@ def level_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
 
 
 def layer_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
-    """Forward and backward of a whole layer; the outputs must be equal."""
+    """Run forward and backward of a whole layer; the outputs must be equal."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, LAB)
@@ -183,8 +183,8 @@ def _step(module: nn.Module, forward: Step) -> Step:
 def _in_turn(
     steps: dict[str, Step], batch: Callable[[int], Tensor], rounds: int, device: str, *, same: bool
 ) -> dict[str, list[Taken]]:
-    """What each step took, all in turn, each time in another order. Raises RuntimeError where outputs should be equal
-    and are not.
+    """Return the cost of each step, alternating, in a new order each time. Raises RuntimeError if outputs that should
+    be equal differ.
     """
     taken: dict[str, list[Taken]] = {name: [] for name in steps}
     for number in range(WARM_UP + rounds):
@@ -219,7 +219,7 @@ def _batch(shape: Shape, number: int) -> Tensor:
 def of_megatron(
     dispatcher: Literal["alltoall", "allgather"], ours: ParallelMoE, shape: Shape
 ) -> tuple[nn.Module, Step]:
-    """Megatron's layer, which takes [S, B, H]; its experts are a loop, as ours are."""
+    """Build Megatron's layer, which takes [S, B, H]; its experts run in a loop, as ours do."""
     from megatron_experts import megatron_layer, take_expert_weights
 
     config = shape.layer
@@ -231,10 +231,10 @@ def of_megatron(
 
 
 def of_torchtitan(shape: Shape) -> tuple[nn.Module, Step]:
-    """Our router and experts around torchtitan's dispatcher, which gives rows by expert."""
+    """Wrap our router and experts around torchtitan's dispatcher, which returns rows by expert."""
     import torchtitan.models.common.token_dispatcher as module  # type: ignore[import-not-found]
 
-    module.get_spmd_backend = lambda: "dtensor"  # the other one wants a mesh of the whole trainer
+    module.get_spmd_backend = lambda: "dtensor"  # the other backend needs the trainer's whole mesh
     choice = shape.layer.choice
     theirs: Any = module.AllToAllTokenDispatcher(
         module.AllToAllTokenDispatcher.Config(num_experts=choice.experts, top_k=choice.k)

@@ -1,7 +1,7 @@
-"""How fast one GPU computes, by shape: products, attention, elementwise passes.
+"""Measure how fast one GPU computes, by shape: matmuls, attention, elementwise passes.
 
 `python -m benchmarks.gpu_kernels FILE` writes a CSV: kind, sizes, median microseconds, FLOP/s or bytes/s. The cost
-model's shares of a data sheet's peaks are held against it; benchmarks/results/ keeps the files that we have measured.
+model's fractions of data-sheet peaks are compared with it; our measured files are in benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ HEADER = ("gpu", "kind", "rows", "inner", "columns", "microseconds", "per_second
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Median seconds of one call, by events, after three to warm up."""
+    """Return the median seconds of one call, timed with events, after three warm-up calls."""
     for _ in range(3):
         work()
     times = []
     for _ in range(ROUNDS):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        for _ in range(4):  # so that the launch of one hides behind the last
+        for _ in range(4):  # so that each launch overlaps the previous call
             work()
         end.record()
         end.synchronize()
@@ -37,7 +37,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def products() -> Iterator[tuple]:
-    """bf16: rows x inner by inner x columns, whole and cut in 2, 4 and 8 as tensor parallelism cuts them."""
+    """bf16: [rows, inner] @ [inner, columns], whole and split in 2, 4 and 8 as under tensor parallelism."""
     shapes = {(rows, inner, columns) for rows in ROWS for inner, columns in WIDTHS}
     shapes |= {(rows, inner, columns // t) for rows in ROWS[2:5] for inner, columns in WIDTHS for t in (2, 4, 8)}
     shapes |= {(rows, columns // t, inner) for rows in ROWS[2:5] for inner, columns in WIDTHS for t in (2, 4, 8)}
@@ -48,7 +48,7 @@ def products() -> Iterator[tuple]:
 
 
 def attentions() -> Iterator[tuple]:
-    """Causal, fused, bf16: rows = sequence, inner = head dimension, columns = heads x batch; forward, then backward."""
+    """Causal fused bf16: rows = sequence, inner = head dimension, columns = heads x batch; forward, then backward."""
     for sequence, dim, heads in ((2048, 64, 64), (2048, 128, 32), (4096, 128, 32), (8192, 128, 32), (8192, 128, 8)):
         shape = (1, heads, sequence, dim)
         q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
@@ -65,7 +65,7 @@ def attentions() -> Iterator[tuple]:
 
 
 def passes() -> Iterator[tuple]:
-    """Elementwise work on rows x columns of bf16, in bytes read and written a second; Adam's on fp32."""
+    """Elementwise work on [rows, columns] in bf16, in bytes read and written per second; Adam's in fp32."""
     for rows, columns in ((4096, 4096), (4096, 14336), (8192, 8192), (16384, 8192)):
         x = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
         weight = torch.ones(columns, device="cuda", dtype=torch.bfloat16)
@@ -86,7 +86,7 @@ def passes() -> Iterator[tuple]:
 
 
 def main(path: str) -> None:
-    """Measure all and write the CSV."""
+    """Measure everything and write the CSV."""
     gpu = torch.cuda.get_device_name()
     with open(path, "w", newline="") as file:
         table = csv.writer(file)

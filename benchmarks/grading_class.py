@@ -1,4 +1,4 @@
-"""A class of forty hands in week 1, and one command judges it, fills the gradebook and writes forty pages."""
+"""A class of forty submits week 1; one command judges it, fills the gradebook and writes forty pages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from autograder.matrices import known
 from benchmarks.row import Row, at_most
 
 CLASS_SIZE = 40
-WRONG_EVERY = 4  # one in four hands in a known wrong answer for each of its exercises in turn
+WRONG_EVERY = 4  # every fourth submission has a known wrong answer, in a different exercise each time
 GIGABYTES = 4.0
 
 
 def measure() -> list[Row]:
-    """One run of `autograder grade`, from its start to its end, with as many judges as it chooses itself."""
+    """Time one run of `autograder grade` with the number of judges that it chooses itself."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         _lay_out(root)
@@ -36,15 +36,15 @@ def measure() -> list[Row]:
         with Gradebook(load_config(root).CourseDirectory.db_url) as gradebook:
             points = sorted(one.score for one in gradebook.find_assignment(WEEK).submissions)
     if points[CLASS_SIZE // WRONG_EVERY :] != [POINTS] * (CLASS_SIZE - CLASS_SIZE // WRONG_EVERY):
-        raise RuntimeError(f"right submissions were not given full points: {points}")
+        raise RuntimeError(f"correct submissions did not get full points: {points}")
     return [
         at_most(f"a class of {CLASS_SIZE} judged and published on two cores, s", seconds, 120),
-        at_most("memory that grading it takes, GB", memory.taken / 1e9, GIGABYTES),
+        at_most("memory for grading it, GB", memory.taken / 1e9, GIGABYTES),
     ]
 
 
 def _lay_out(root: Path) -> None:
-    """A copy of the course with forty submissions."""
+    """Make a copy of the course with forty submissions."""
     copy_course(root)
     for number in range(CLASS_SIZE):
         answers = _wrong(number) if number % WRONG_EVERY == 0 else {}
@@ -58,14 +58,14 @@ def _grade(root: Path) -> None:
 
 
 def _wrong(number: int) -> dict[str, str]:
-    """A submission with one known wrong answer."""
+    """Return a submission with one known wrong answer."""
     chosen = weeks.of_week(WEEK)[number // WRONG_EVERY % len(weeks.of_week(WEEK))]
     wrong = [one.source for one in known.answers_of(chosen.exercise) if not one.is_right]
     return {chosen.exercise: wrong[number % len(wrong)]}
 
 
 class _Peak:
-    """The most memory that the machine used beyond what it used before, in bytes, looked at every quarter second."""
+    """The peak increase of the machine's memory use, in bytes, sampled every quarter second."""
 
     taken = 0
 

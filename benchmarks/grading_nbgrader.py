@@ -38,17 +38,17 @@ assert all(shardlab.run(case, {numbers}, ranks=4, timeout=60, launcher="torchrun
 
 
 def measure() -> list[Row]:
-    """Alternate; each side grades a submission into a gradebook that knows the week, and writes its feedback page."""
+    """Alternate; each side grades a submission into a gradebook that has the week, and writes its feedback page."""
     ours, peer = [], []
     with tempfile.TemporaryDirectory() as folder, Judge() as judge:
         course, plain = _our_course(Path(folder, "ours")), Path(folder, "plain")
         config = _plain_course(plain)
         enter(WEEK, course)
-        _grade_ours(course, judge)  # both sandboxes and gradebooks are warm before the clock starts
+        _grade_ours(course, judge)  # warm up sandboxes and gradebooks before timing
         for _ in range(ROUNDS):
             ours.append(_seconds(lambda: _grade_ours(course, judge)))
             peer.append(_seconds(lambda: _grade_plainly(config)))
-    return [at_least_times("3 checks on 4 ranks, against nbgrader with torchrun, s", median(ours), median(peer), 20)]
+    return [at_least_times("3 checks on 4 ranks, vs. nbgrader with torchrun, s", median(ours), median(peer), 20)]
 
 
 def _seconds(work) -> float:
@@ -70,12 +70,12 @@ def _grade_ours(course: Path, judge: Judge) -> None:
     one = dossier.open_dossier("student", WEEK, course / "autograder" / "submitted", course)
     verdict = judge.judge(check, one.answers[EXERCISE] or {}, 1, CASES)
     if not verdict.is_right:
-        raise RuntimeError(f"a right answer was not given its points: {verdict.text}")
+        raise RuntimeError(f"a correct answer did not get its points: {verdict.text}")
     publish_entered(WEEK, ["student"], course)
 
 
 def _plain_course(folder: Path) -> Config:
-    """A course as nbgrader's documentation makes one, with the reference answer handed in."""
+    """Make a course as in nbgrader's documentation, with the reference answer submitted."""
     source = folder / "source" / "week" / "week.ipynb"
     source.parent.mkdir(parents=True)
     marks = {"schema_version": 3, "task": False}
@@ -115,7 +115,7 @@ def _quietly(step) -> None:
     before = os.getcwd()
     try:
         with nbgrader_programs(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nbgrader's own use of its database
+            warnings.simplefilter("ignore")  # raised by nbgrader's own queries
             step.start()
     finally:
         os.chdir(before)

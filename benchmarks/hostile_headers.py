@@ -1,4 +1,4 @@
-"""Reports of eight megabytes that were made to keep the judge busy: each is decoded or refused within a second."""
+"""Reports of eight megabytes designed to keep the judge busy: each must be decoded or refused within a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = 8 << 20  # bytes of one header
 
 
 def measure() -> list[Row]:
-    """Seconds of processor for each header, the worst of them in the row, all on standard error."""
+    """Return the CPU seconds of the worst header; print all of them to standard error."""
     seconds = {name: _seconds(header) for name, header in _headers().items()}
     for name, one in sorted(seconds.items(), key=lambda item: -item[1]):
         print(f"{one:.3f} s  {name}", file=sys.stderr)
@@ -29,7 +29,7 @@ def _seconds(header: bytes) -> float:
 
 
 def _filled(unit: bytes) -> bytes:
-    """A list of as many copies of a unit as the size and the decoder's limit on marks allow: the most work there is."""
+    """Return a list with as many copies of a unit as size and the decoder's limit on marks allow: the worst case."""
     before, after = b'{"list":[', b"]}"
     most = (SIZE - len(before) - len(after)) // len(unit)
     marks = sum(unit.count(mark) for mark in (b",", b"{", b"["))

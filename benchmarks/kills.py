@@ -1,8 +1,8 @@
-"""Ranks are killed at random moments, and while a checkpoint is written: is the end that of a run without any?
+"""Kill ranks at random moments, or while a checkpoint is written; the result must equal that of an undisturbed run.
 
-A training of two replicas in float64, 15 steps, a checkpoint every 3. Some go on with both ranks, some on another mesh:
-with one. Rows are kept in build/kills.jsonl, and build/kills.md sums them up (KEPT_ROWS names another folder). Remove
-the file to begin anew.
+Two replicas train in float64 for 15 steps with a checkpoint every 3. Some runs resume on both ranks, some on another
+mesh: one rank. Rows are stored in build/kills.jsonl and summarized in build/kills.md (KEPT_ROWS sets another folder).
+Delete the file to start over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from autograder.matrices.kept import kept_folder
 from benchmarks.row import Row, at_most
 
 OF_A_KIND, STEPS, EVERY, LONG = 20, 15, 3, 240.0
-MOST_APART = 1e-5  # on another mesh sums have another order; on the same one nothing may differ
+MOST_APART = 1e-5  # on another mesh, sums have a different order; on the same mesh nothing may differ
 TABLES: dict[str, dict[str, Any]] = {
     "model": {"layers": 4, "hidden": 64, "heads": 4, "sequence": 64},
     "mesh": {"dp": 2},
@@ -47,9 +47,9 @@ TABLES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Kill:
-    """One run. after: the newest checkpoint's step when the rank was killed; resumed: the step that it went on from.
+    """One run. after: the newest checkpoint's step when the rank was killed; resumed: the step it resumed from.
 
-    apart: largest difference of a weight or a moment at the end to the run without a kill, of a loss as well.
+    apart: the largest difference from the undisturbed run in any loss, or in a weight or moment at the end.
     """
 
     kind: str
@@ -62,12 +62,12 @@ class Kill:
 
     @property
     def is_right(self) -> bool:
-        """Nothing lost beyond the last checkpoint, and the same end."""
+        """Whether nothing after the last checkpoint was lost, and the result is the same."""
         return self.resumed >= self.after and self.apart <= (0.0 if self.then == "restart" else MOST_APART)
 
 
 def measure() -> list[Row]:
-    """Kill until there are twenty of each kind, write the table, and count what went wrong. KILLS=n: so many more."""
+    """Kill until each kind has twenty runs, write the table, and count failures. KILLS=n: at most n new runs."""
     file = kept_folder() / "kills.jsonl"
     kept = [Kill(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
     most, progress = int(os.environ.get("KILLS", "1000")), Console(stderr=True)
@@ -82,11 +82,11 @@ def measure() -> list[Row]:
                 lines.write(json.dumps(asdict(one)) + "\n")
             progress.print(str(one), highlight=False)
     file.with_suffix(".md").write_text("\n".join(table(kept)) + "\n")
-    return [at_most(f"of {len(kept)} kills, not as it should be", sum(not one.is_right for one in kept), 0)]
+    return [at_most(f"of {len(kept)} kills, failures", sum(not one.is_right for one in kept), 0)]
 
 
 def unbroken(folder: Path) -> Path:
-    """A training to which nothing happens."""
+    """Run the undisturbed training."""
     process, _ = started(folder, "stop")
     if process.wait(LONG):
         raise RuntimeError((folder / "said").read_text())
@@ -94,7 +94,7 @@ def unbroken(folder: Path) -> Path:
 
 
 def killed(folder: Path, kind: str, number: int, whole: Path) -> Kill:
-    """One training in which a rank is killed."""
+    """Run one training in which a rank is killed."""
     random = Random(f"{kind} {number}")
     rank, then = random.randrange(2), ("shrink" if number % 3 == 2 else "restart")
     process, checkpoints = started(folder, then)
@@ -114,7 +114,7 @@ def killed(folder: Path, kind: str, number: int, whole: Path) -> Kill:
 
 
 def started(folder: Path, then: str) -> tuple[subprocess.Popen, Path]:
-    """The training as a program, what it says in a file, and where its checkpoints will be."""
+    """Start the training as a program; return the process and the folder of its checkpoints. Output goes to a file."""
     folder.mkdir()
     run = {"steps": STEPS, "folder": str(folder / "run")}
     recipe = from_tables(TABLES | {"run": run, "survival": {"on_lost_rank": then}})
@@ -126,7 +126,7 @@ def started(folder: Path, then: str) -> tuple[subprocess.Popen, Path]:
 
 
 def wait_until(is_so: Any) -> None:
-    """Look a thousand times a second; TimeoutError when it takes too long."""
+    """Poll a thousand times per second; TimeoutError when it takes too long."""
     until = time.monotonic() + LONG
     while not is_so():
         if time.monotonic() > until:
@@ -135,17 +135,17 @@ def wait_until(is_so: Any) -> None:
 
 
 def newest(checkpoints: Path) -> int:
-    """The step of the newest checkpoint that has its name; 0 for none."""
+    """Return the step of the newest complete checkpoint, or 0."""
     return next((int(path.name.partition("-")[2]) for path in complete(checkpoints)), 0)
 
 
 def rank_of(process: subprocess.Popen, rank: int) -> psutil.Process:
-    """A rank's process."""
+    """Return a rank's process."""
     return next(one for one in psutil.Process(process.pid).children() if one.environ().get("RANK") == str(rank))
 
 
 def apart(folder: Path, whole: Path) -> float:
-    """The largest difference of a loss, or of a number in the last checkpoint; infinite where something is missing."""
+    """Return the largest difference in losses and the last checkpoint's numbers; infinite if something is missing."""
     ours, theirs = ({row["step"]: row["loss"] for row in read_log(one / "run")} for one in (folder, whole))
     mine, others = (numbers(one / "run" / "checkpoints") for one in (folder, whole))
     if ours.keys() != theirs.keys() or mine.keys() != others.keys():
@@ -155,7 +155,7 @@ def apart(folder: Path, whole: Path) -> float:
 
 
 def numbers(checkpoints: Path) -> dict[str, torch.Tensor]:
-    """All tensors of the last checkpoint, read by torch's own reader."""
+    """Return all tensors of the last checkpoint, read with torch's own reader."""
     reader = FileSystemReader(checkpoints / f"step-{STEPS:08}")
     about = reader.read_metadata().state_dict_metadata
     found: dict[str, Any] = {
@@ -168,12 +168,12 @@ def numbers(checkpoints: Path) -> dict[str, torch.Tensor]:
 
 
 def table(kept: list[Kill]) -> Iterator[str]:
-    """All kills as a page."""
-    yield "# Ranks that were killed"
+    """Format all kills as a page."""
+    yield "# Killed ranks"
     yield ""
     yield f"`python -m benchmarks kills`: two replicas, ZeRO-1, float64, {STEPS} steps, a checkpoint every {EVERY}."
     yield ""
-    yield "| when | goes on with | kills | not as it should be | from the newest checkpoint or a later one | apart |"
+    yield "| when | resumes with | kills | failures | from the newest checkpoint or a later one | apart |"
     yield "|---|---|---|---|---|---|"
     for kind in ("any moment", "in a checkpoint"):
         for then, what in (("restart", "both ranks"), ("shrink", "one rank")):
@@ -183,4 +183,4 @@ def table(kept: list[Kill]) -> Iterator[str]:
                 wrong, most = sum(not one.is_right for one in some), max(one.apart for one in some)
                 yield f"| {kind} | {what} | {len(some)} | {wrong} | {in_time} | {most:.1e} |"
     yield ""
-    yield "Apart: the largest difference of a loss, weight or moment at the end to a run without a kill."
+    yield "Apart: the largest difference in a loss, weight or moment at the end from a run without a kill."

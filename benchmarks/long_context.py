@@ -1,7 +1,7 @@
-"""Attention over a split sequence beside torch's ring, the Ulysses of its paper and DeepSpeed's, where it is installed.
+"""Race attention over a split sequence against torch's ring, the Ulysses of its paper, and DeepSpeed's if installed.
 
 Forward and backward on 2 ranks. Both rings are balanced (zig-zag); torch's rotates by all-to-all, the faster of its two
-ways. It is called by its inner functions with the CPU's flash kernel, which its public interface does not know.
+methods. We call its internal functions with the CPU flash kernel, which its public interface does not support.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from benchmarks.device import wait_for
 from benchmarks.row import Row, at_most
 
 RANKS, HEADS, WIDTH = 2, 8, 32
-ASLEEP_RANKS, ASLEEP_TOKENS, STEP_SECONDS = 4, 256, 0.05  # of the ring whose blocks sleep
+ASLEEP_RANKS, ASLEEP_TOKENS, STEP_SECONDS = 4, 256, 0.05  # for the ring with sleeping blocks
 ROUNDS = {1024: 15, 2048: 11, 4096: 9, 8192: 5, 16384: 3}
 Step = Callable[[], list[Tensor]]
 
 
 class Shape(NamedTuple):
-    """What is attended to, and where: [1, heads, length / ranks, width] of a dtype on a device."""
+    """The inputs and the device: [1, heads, length / ranks, width] of a dtype."""
 
     device: str = "cpu"
     heads: int = HEADS
     width: int = WIDTH
     dtype: torch.dtype = torch.float32
-    tolerance: float = 1e-3  # of ours beside the peer's, as a share of the largest number
+    tolerance: float = 1e-3  # difference from the peer, relative to the largest number
 
 
 class Seconds(NamedTuple):
-    """Of one step on one rank: by the clock, and of its processor, which a busy machine lengthens less."""
+    """Seconds of one step on one rank: wall clock, and CPU time, which depends less on other programs."""
 
     clock: float
     processor: float
 
 
 def measure() -> list[Row]:
-    """Ours / the peer's, of medians of alternating steps; a step lasts as long as its slowest rank."""
+    """Return ours / the peer's, from medians of alternating steps; a step takes as long as on its slowest rank."""
     rows = rows_of(Shape(), "gloo", ROUNDS)
     for times, most in ((0.8, 0.1), (2.0, 1.0)):
         by_rank = shardlab.run(asleep, times, ranks=ASLEEP_RANKS, observe=False, timeout=60)
         without, over = (max(seconds) for seconds in zip(*by_rank, strict=True))
-        rows.append(at_most(f"exposed share of a step, a block's way {times:g} x its work", 1 - without / over, most))
+        rows.append(at_most(f"exposed share of a step, transfer {times:g} x compute", 1 - without / over, most))
     return rows
 
 
 def rows_of(shape: Shape, transport: str, rounds_by_length: Mapping[int, int]) -> list[Row]:
-    """The rows beside each peer; processor seconds too where the processor is what computes."""
+    """Return the rows for each peer; with CPU seconds if the CPU does the computing."""
     rows = []
     pairs = [("torch's ring", 0.95, rings), ("Ulysses as upstream", 1.0, ulysses)]
     if shape.device == "cuda":
@@ -77,7 +77,7 @@ def rows_of(shape: Shape, transport: str, rounds_by_length: Mapping[int, int]) -
             races, pair, rounds_by_length, shape, ranks=RANKS, transport=transport, observe=False, timeout=1800
         )
         for length, of_length in zip(rounds_by_length, zip(*by_rank, strict=True), strict=True):
-            steps = [[*zip(*side, strict=True)] for side in zip(*of_length, strict=True)]  # of ours and the peer's
+            steps = [[*zip(*side, strict=True)] for side in zip(*of_length, strict=True)]  # ours and the peer's
             clock = [median(max(one.clock for one in ranks) for ranks in side) for side in steps]
             processor = [median(sum(one.processor for one in ranks) for ranks in side) for side in steps]
             for what, (ours, peer) in (("", clock), (", processor", processor))[: 2 if shape.device == "cpu" else 1]:
@@ -86,12 +86,12 @@ def rows_of(shape: Shape, transport: str, rounds_by_length: Mapping[int, int]) -
 
 
 def asleep(times: float) -> tuple[float, float]:
-    """Seconds of a ring's forward and backward whose blocks sleep: without a link, and over one on which a block of
-    keys and values takes `times` as long as to attend to it.
+    """Return the seconds of a ring's forward and backward with sleeping blocks: without a link, and over one on which
+    sending a block of keys and values takes `times` as long as attending to it.
     """
     from shardlab.context_parallel import online
 
-    each = STEP_SECONDS / (ASLEEP_TOKENS**2 / 2)  # seconds of a pair: a step of a balanced causal ring has n^2 / 2
+    each = STEP_SECONDS / (ASLEEP_TOKENS**2 / 2)  # seconds per pair: a step of a balanced causal ring has n^2 / 2
 
     def sleep_over(q: Tensor, k: Tensor, causal: bool, factor: float) -> None:
         time.sleep(factor * each * q.shape[2] * k.shape[2] * (0.5 if causal else 1.0))
@@ -120,12 +120,12 @@ def asleep(times: float) -> tuple[float, float]:
 def races(
     pair: Callable, rounds_by_length: Mapping[int, int], shape: Shape
 ) -> list[tuple[list[Seconds], list[Seconds]]]:
-    """A race for each length, in one process per rank."""
+    """Run a race for each length, in one process per rank."""
     return [race(pair, length, rounds, shape) for length, rounds in rounds_by_length.items()]
 
 
 def race(pair: Callable, length: int, rounds: int, shape: Shape) -> tuple[list[Seconds], list[Seconds]]:
-    """Seconds of each step, ours and the peer's, in turns; results and gradients must be equal."""
+    """Return the seconds of each step, ours and the peer's, alternating; results and gradients must be equal."""
     torch.set_num_threads(1)
     steps = pair(length, shape)
     times: tuple[list[Seconds], list[Seconds]] = ([], [])
@@ -137,7 +137,7 @@ def race(pair: Callable, length: int, rounds: int, shape: Shape) -> tuple[list[S
             began, worked = time.perf_counter(), time.process_time()
             results[side] = steps[side]()
             wait_for(shape.device)
-            if number:  # the first makes the connections
+            if number:  # the first step sets up connections
                 times[side].append(Seconds(time.perf_counter() - began, time.process_time() - worked))
         for one, other in zip(results[0], results[1], strict=True):
             if (one - other).abs().max() > shape.tolerance * other.abs().max():
@@ -146,13 +146,13 @@ def race(pair: Callable, length: int, rounds: int, shape: Shape) -> tuple[list[S
 
 
 def inputs(length: int, shape: Shape) -> list[Tensor]:
-    """q, k, v of this rank, and the gradient of the result."""
+    """Return q, k, v of this rank, and the gradient of the output."""
     generator, size = torch.Generator().manual_seed(dist.get_rank()), (1, shape.heads, length // RANKS, shape.width)
     return [torch.randn(size, generator=generator).to(shape.device, shape.dtype) for _ in range(4)]
 
 
 def stepping(attention: Callable[..., Tensor], qkv: list[Tensor], do: Tensor) -> Step:
-    """Forward and backward of an attention that autograd knows."""
+    """Return a step that runs an autograd attention forward and backward."""
     leaves = [one.clone().requires_grad_() for one in qkv]
 
     def step() -> list[Tensor]:
@@ -163,12 +163,12 @@ def stepping(attention: Callable[..., Tensor], qkv: list[Tensor], do: Tensor) ->
 
 
 def rings_by_cudnn(length: int, shape: Shape) -> tuple[Step, Step]:
-    """Ours and torch's, where torch's is called with the kernel that ours takes on a Hopper GPU."""
+    """Ours and torch's ring, where torch's uses the same kernel as ours on a Hopper GPU."""
     return rings(length, shape, "cudnn")
 
 
 def rings(length: int, shape: Shape, kernel: str = "flash") -> tuple[Step, Step]:
-    """Ours and torch's."""
+    """Ours and torch's ring."""
     import torch.distributed.tensor.experimental._context_parallel._attention as peer
 
     *qkv, do = inputs(length, shape)
@@ -195,14 +195,14 @@ def rings(length: int, shape: Shape, kernel: str = "flash") -> tuple[Step, Step]
 
 
 def kernel_of(device: str, name: str) -> tuple[Callable, Callable, dict]:
-    """The kernel that torch's ring is called with, its backward, and what the backward is told besides."""
+    """Return the kernel that torch's ring is called with, its backward, and extra arguments of the backward."""
     if device == "cpu":
         from shardlab.context_parallel.kernel import flash, flash_backward
 
         return flash, flash_backward, {}
     from shardlab.context_parallel.kernel import aten
 
-    state = torch.empty(2, dtype=torch.uint64, device=device)  # not read without dropout
+    state = torch.empty(2, dtype=torch.uint64, device=device)  # unused without dropout
     told = {"cum_seq_q": None, "cum_seq_k": None, "max_q": 0, "max_k": 0}
     told |= {"philox_seed": state, "philox_offset": state[:0]}
     if name == "cudnn":
@@ -212,7 +212,7 @@ def kernel_of(device: str, name: str) -> tuple[Callable, Callable, dict]:
 
 
 class _AllToAll(torch.autograd.Function):
-    """Heads scattered and tokens gathered, or the reverse, one tensor at a time (DeepSpeed, sequence/layer.py)."""
+    """Scatter heads and gather tokens, or the reverse, one tensor at a time (DeepSpeed, sequence/layer.py)."""
 
     @staticmethod
     def forward(ctx, x: Tensor, scatter: int, gather: int) -> Tensor:
@@ -228,7 +228,7 @@ class _AllToAll(torch.autograd.Function):
 
 
 def ulysses(length: int, shape: Shape) -> tuple[Step, Step]:
-    """Ours, and all-to-alls of q, k, v and o each by itself around torch's attention."""
+    """Ours, and separate all-to-alls of q, k, v and o around torch's attention."""
     *qkv, do = inputs(length, shape)
 
     def theirs(*leaves: Tensor) -> Tensor:
@@ -249,12 +249,12 @@ def our_ulysses(qkv: list[Tensor], do: Tensor) -> Step:
 
 
 def deepspeeds_ulysses(length: int, shape: Shape) -> tuple[Step, Step]:
-    """Ours, and `DistributedAttention` around torch's attention, on tensors in its own order [B, S, heads, D]."""
+    """Ours, and `DistributedAttention` around torch's attention, on tensors in its layout [B, S, heads, D]."""
     os.environ |= {"DS_ACCELERATOR": shape.device, "DS_BUILD_OPS": "0"}
     import deepspeed.comm  # type: ignore[import-not-found]
     from deepspeed.sequence.layer import DistributedAttention  # type: ignore[import-not-found]
 
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]  # it would compile
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]  # not compiled
     deepspeed.comm.init_distributed("gloo" if shape.device == "cpu" else "nccl", verbose=False)
 
     class Local(torch.nn.Module):

@@ -1,7 +1,7 @@
-"""Bounds on memory under load: no right answer is refused, and the wrong ones that a bound is for all die.
+"""Memory bounds under load: no correct answer may be refused, and every wrong answer that a bound targets must fail.
 
-Only the case about memory is judged, while a burner beside it keeps every core busy. `JUDGEMENTS=50` in the environment
-is how often each exercise's right answers are judged, taken in turn; each wrong answer is judged five times.
+Only the memory case is judged, while a background program keeps every core busy. The environment variable
+`JUDGEMENTS=50` sets how often each exercise's correct answers are judged, in turn; each wrong one is judged 5 times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.row import Row, at_most
 
 JUDGEMENTS = int(os.environ.get("JUDGEMENTS", "50"))
 OF_A_WRONG_ONE = 5
-HELD_TOO_MUCH = {  # wrong answers that hold too much at once
+HELD_TOO_MUCH = {  # wrong answers that allocate too much at once
     "week03.zero1": ("replicated_but_correct", "slice_is_a_view"),
     "week03.zero2": ("after_the_backward", "keeps_a_list", "not_freed", "views_of_full_gradients"),
     "week03.tied": ("after_the_backward", "not_freed"),
@@ -41,7 +41,7 @@ HELD_TOO_MUCH = {  # wrong answers that hold too much at once
 
 
 def measure() -> list[Row]:
-    """Two rows for each exercise; every verdict that is not due is printed to standard error."""
+    """Return two rows per exercise; print every wrong verdict to standard error."""
     rows: list[Row] = []
     with _busy_cores(), Judge() as judge:
         for exercise, wrong in HELD_TOO_MUCH.items():
@@ -57,7 +57,7 @@ def measure() -> list[Row]:
 
 
 def _judged(judge: Judge, check: Check, one: Known, seed: int) -> Verdict:
-    """The verdict on the case about memory alone; its sentence shows that a wrong answer died of what it held."""
+    """Return the verdict on the memory case alone; its message shows whether memory use failed a wrong answer."""
     case = [drawn for drawn in [*check.public, *check.draw(Random(seed))] if drawn.get("part") == "memory"][-1]
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, one.source, True]]}
     verdict = judge.judge(check, answer, seed, cases=[case])
@@ -67,7 +67,7 @@ def _judged(judge: Judge, check: Check, one: Known, seed: int) -> Verdict:
 
 @contextmanager
 def _busy_cores() -> Iterator[None]:
-    """One process a core that computes for nothing."""
+    """Run one process per core that burns CPU time."""
     burners = [Process(target=_burn, daemon=True) for _ in range(os.cpu_count() or 1)]
     for burner in burners:
         burner.start()

@@ -1,4 +1,4 @@
-"""All ranks on one GPU: NCCL's all-reduce with and without a share of the GPU for each rank (MPS), beside gloo's."""
+"""All ranks on one GPU: NCCL's all-reduce with and without MPS (a share of the GPU per rank), compared with gloo's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = {"2 KB": 2**11, "128 MB": 2**27}
 
 
 def all_reduces(size: int) -> list[float]:
-    """Seconds of each all-reduce of `size` bytes on this rank, from a common begin until the GPU is done."""
+    """Return the seconds of each all-reduce of `size` bytes on this rank, from a common start until the GPU is done."""
     tensor = torch.ones(size // 4, device="cuda")
     times = []
     for _ in range(ROUNDS + 3):
@@ -32,13 +32,13 @@ def all_reduces(size: int) -> list[float]:
 
 
 def seconds(size: int, ranks: int) -> float:
-    """The median over rounds of the slowest rank."""
+    """Return the median over rounds of the slowest rank."""
     by_rank = shardlab.run(all_reduces, size, ranks=ranks, transport="nccl-shared", observe=False, timeout=120)
     return median(map(max, zip(*by_rank, strict=True)))
 
 
 def measure() -> list[Row]:
-    """Rows by number of ranks and size; the peer takes turns on the GPU, as processes do without MPS."""
+    """Return rows by number of ranks and size; the peer's ranks take turns on the GPU, as processes do without MPS."""
     rows = []
     for ranks in (2, 4, 8):
         for name, size in SIZES.items():

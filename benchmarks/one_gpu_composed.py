@@ -1,4 +1,4 @@
-"""A training step on several axes on ranks that share one GPU (NCCL, MPS): `composed`'s race."""
+"""`composed`'s race on ranks that share one GPU (NCCL, MPS): a training step on several axes."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ CONFIG = GPTConfig(layers=8, hidden=1024, heads=16, sequence=512, vocabulary=819
 
 
 def measure() -> list[Row]:
-    """Beside FSDP2, DTensor and torch's pipelining, in float32."""
+    """Race against FSDP2, DTensor and torch's pipelining, in float32."""
     return rows_of(CONFIG, "cuda", "nccl-shared")

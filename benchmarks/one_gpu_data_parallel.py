@@ -1,4 +1,4 @@
-"""Data parallelism on ranks that share one GPU (NCCL, MPS), beside PyTorch's own."""
+"""Race our data parallelism against PyTorch's on ranks that share one GPU (NCCL, MPS)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG = GPTConfig(layers=8, hidden=1024, heads=16, sequence=512)
 
 
 def measure() -> list[Row]:
-    """Medians of alternating steps on 2 and 4 ranks; a step lasts as long as its slowest rank."""
+    """Return medians of alternating steps on 2 and 4 ranks; a step takes as long as on its slowest rank."""
     rows = []
     for ranks in (2, 4):
         for name, pair in PAIRS.items():
@@ -22,5 +22,5 @@ def measure() -> list[Row]:
             ours, peer = (
                 [max(times) for times in zip(*(one[side] for one in by_rank), strict=True)] for side in (0, 1)
             )
-            rows.append(at_least_times(f"{name}, {ranks} ranks on one GPU, s a step", median(ours), median(peer), 1.0))
+            rows.append(at_least_times(f"{name}, {ranks} ranks, one GPU, s per step", median(ours), median(peer), 1.0))
     return rows

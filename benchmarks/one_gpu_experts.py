@@ -1,4 +1,4 @@
-"""Expert parallelism on ranks that share one GPU (NCCL, MPS): `experts`' race."""
+"""`experts`' race on ranks that share one GPU (NCCL, MPS): expert parallelism."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ SHAPE = Shape(MoEConfig(1024, 1024, Choice(8, 2, renormalise=True)), tokens=4096
 
 
 def measure() -> list[Row]:
-    """On 2 and 4 ranks, in float32: seconds of the slowest."""
+    """Race on 2 and 4 ranks, in float32: seconds of the slowest."""
     return [row for ranks in (2, 4) for row in rows_of(SHAPE, ranks, "nccl-shared", units=("s on one GPU",))]

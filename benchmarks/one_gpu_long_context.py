@@ -1,4 +1,4 @@
-"""Attention over a split sequence on two ranks that share one GPU (NCCL, MPS): `long_context`'s race, in bfloat16."""
+"""`long_context`'s race on two ranks that share one GPU (NCCL, MPS): attention over a split sequence, in bfloat16."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ ROUNDS: dict[int, int] = dict.fromkeys((1024, 2048, 4096, 8192, 16384, 65536), 1
 
 
 def measure() -> list[Row]:
-    """Beside torch's ring and Ulysses, with FlashAttention-2's kernel for all of them."""
+    """Race against torch's ring and Ulysses, with FlashAttention-2's kernel for all of them."""
     return rows_of(SHAPE, "nccl-shared", ROUNDS)

@@ -1,7 +1,7 @@
-"""Pipelines on four ranks of one GPU, each with its share of it (MPS): bubbles, ours and torch's.
+"""Pipelines on four ranks that share one GPU (MPS): bubbles, ours and torch's.
 
-The bubble is 1 - alone / step: `alone` is how long the slowest rank takes for its microbatches when nobody waits for
-anybody, all ranks at work at once.
+The bubble is 1 - alone / step: `alone` is the time that the slowest rank needs for its microbatches when no rank waits
+for another and all ranks work at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.pipelines import by_torch, by_us
 from benchmarks.row import Row, at_most
 
 RANKS, ROUNDS = 4, 6
-BLOCKS, WIDTH, ROWS = 16, 4096, 4096  # of the whole model; rows per microbatch
+BLOCKS, WIDTH, ROWS = 16, 4096, 4096  # BLOCKS in the whole model; ROWS per microbatch
 COMPARED = ["gpipe", "1f1b", "interleaved", "zbv", "dualpipe-v"]
 
 
@@ -36,21 +36,21 @@ class Block(nn.Module):
 
 
 def modules_of(schedule: Schedule, rank: int) -> dict[int, nn.Module]:
-    """This rank's stages: equal parts of the blocks."""
+    """Return this rank's stages: equal parts of the blocks."""
     each = BLOCKS // num_stages(schedule)
     torch.manual_seed(0)
     return {stage: nn.Sequential(*(Block() for _ in range(each))) for stage in stages_of_rank(schedule, rank)}
 
 
 def alone(modules: dict[int, nn.Module], batch: Tensor, microbatches: int) -> None:
-    """The same work without a message: every stage gets inputs of its own."""
+    """Do the same work without messages: every stage gets its own inputs."""
     for part in batch.chunk(microbatches):
         for module in modules.values():
             module(part.detach().requires_grad_()).square().mean().backward()
 
 
 def race(name: str, microbatches: int) -> list[tuple[float, float, float]]:
-    """Seconds of (ours, torch's, alone), in turns."""
+    """Return seconds of (ours, torch's, alone), alternating."""
     rank = dist.get_rank()
     schedule = BUILDERS[name](RANKS, microbatches)
     stages, batch = num_stages(schedule), torch.randn(microbatches * ROWS, WIDTH, device="cuda", dtype=torch.bfloat16)
@@ -63,7 +63,7 @@ def race(name: str, microbatches: int) -> list[tuple[float, float, float]]:
     rounds = []
     for number in range(ROUNDS + 2):
         times = {}
-        for turn in range(3):  # each after each other: a GPU is slower just after hard work
+        for turn in range(3):  # vary the order: a GPU is slower just after heavy work
             which = (number + turn) % 3 if number % 2 else (number - turn) % 3
             torch.cuda.synchronize()
             dist.barrier()
@@ -76,7 +76,7 @@ def race(name: str, microbatches: int) -> list[tuple[float, float, float]]:
 
 
 def bubbles(name: str, microbatches: int) -> tuple[float, float, float]:
-    """Our bubble, torch's, and the milliseconds of our step."""
+    """Return our bubble, torch's, and the milliseconds of our step."""
     by_rank = shardlab.run(race, name, microbatches, ranks=RANKS, transport="nccl-shared", observe=False, timeout=120)
     rounds = [tuple(map(max, zip(*ranks, strict=True))) for ranks in zip(*by_rank, strict=True)]
     ours, theirs, work = (median(seconds) for seconds in zip(*rounds, strict=True))
@@ -84,7 +84,7 @@ def bubbles(name: str, microbatches: int) -> tuple[float, float, float]:
 
 
 def measure() -> list[Row]:
-    """Bubbles at 8 and 16 microbatches; those of interleaved and DualPipeV are held against 1F1B's."""
+    """Return bubbles at 8 and 16 microbatches; those of interleaved and DualPipeV are compared with 1F1B's."""
     rows = []
     for microbatches in (8, 16):
         bound = 1.0

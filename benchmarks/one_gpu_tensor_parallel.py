@@ -1,4 +1,4 @@
-"""A block's step under tensor parallelism on ranks that share one GPU (NCCL, MPS): `tensor_parallel`'s race."""
+"""`tensor_parallel`'s race on ranks that share one GPU (NCCL, MPS): a block's step under tensor parallelism."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ CONFIG = GPTConfig(layers=1, hidden=1024, heads=16, sequence=1024, flash=False)
 
 
 def measure() -> list[Row]:
-    """On 2 and 4 ranks, in float32."""
+    """Race on 2 and 4 ranks, in float32."""
     return rows_of(CONFIG, "cuda", "nccl-shared", " on one GPU")

@@ -1,7 +1,7 @@
-"""A step of the trainer that the course's own answers make, and of the package's `MeshTrainer`, on the same mesh.
+"""Race the trainer built from the course's own answers against the package's `MeshTrainer`, on the same mesh.
 
-Both train a GPT of the same sizes with Adam, in turn, one process per rank; the slowest rank's time counts. With ZeRO-3
-both compute each block again in the backward.
+Both train a GPT of the same size with Adam, alternating in one process per rank; the slowest rank's time counts. With
+ZeRO-3 both recompute each block in the backward.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.row import Row, at_least_times
 
 SIZES: dict[str, Any] = {"layers": 4, "hidden": 256, "heads": 8, "sequence": 256, "vocabulary": 512}
 BATCH, MICROBATCHES, ROUNDS, WARM_UP = 16, 2, 9, 2
-MOST_TIMES = 1.25  # of the package's step
+MOST_TIMES = 1.25  # times the package's step
 LAYOUTS: list[dict[str, Any]] = [
     {"dp": 2, "pp": 2, "tp": 2},
     {"dp": 2, "cp": 2, "tp": 2},
@@ -40,7 +40,7 @@ LAYOUTS: list[dict[str, Any]] = [
 
 
 def measure() -> list[Row]:
-    """A row for each layout: medians of alternating steps."""
+    """Return a row for each layout: medians of alternating steps."""
     rows = []
     for layout in LAYOUTS:
         by_rank = shardlab.run(race, layout, ranks=8, observe=False, timeout=600)
@@ -51,7 +51,7 @@ def measure() -> list[Row]:
 
 
 def race(layout: dict[str, Any]) -> tuple[list[float], list[float]]:
-    """Seconds of the own trainer's steps and of the package's, in turn."""
+    """Return the seconds of our trainer's steps and of the package's, alternating."""
     torch.set_num_threads(1)
     both = own(layout), packages(layout)
     seconds: tuple[list[float], list[float]] = [], []
@@ -66,7 +66,7 @@ def race(layout: dict[str, Any]) -> tuple[list[float], list[float]]:
 
 
 def own(layout: dict[str, Any]) -> Callable[[int], Any]:
-    """A step of `mine`."""
+    """Return a function that runs a step of `mine`."""
     program, model, train = (import_module(f"mine.{name}") for name in ("program", "model", "train"))
     given = SIZES | layout | {"batch": BATCH, "microbatches": MICROBATCHES, "lr": 0.001, "optimizer": "adam"}
     recipe = program.recipe_of(given, dist.get_world_size())
@@ -76,7 +76,7 @@ def own(layout: dict[str, Any]) -> Callable[[int], Any]:
 
 
 def packages(layout: dict[str, Any]) -> Callable[[int], Any]:
-    """A step of `MeshTrainer`."""
+    """Return a function that runs a step of `MeshTrainer`."""
     torch.manual_seed(0)
     mesh = Mesh(**{axis: size for axis, size in layout.items() if axis != "zero"})
     settings = Settings(

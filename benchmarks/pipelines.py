@@ -1,4 +1,4 @@
-"""Pipeline schedules on four ranks beside torch.distributed.pipelining: with sleeping stages, and with real compute."""
+"""Race pipeline schedules on four ranks against torch.distributed.pipelining, with sleeping stages and real compute."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from benchmarks.row import Row, at_least_times, at_most
 
 RANKS, MICROBATCHES, ROUNDS = 4, 8, 3
-UNIT = 0.03  # seconds of F, of I and of W
-WIDTH, ROWS = 384, 192  # of the real stages
+UNIT = 0.03  # seconds for each of F, I and W
+WIDTH, ROWS = 384, 192  # for the computing stages
 ASLEEP = ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv", "v-half", "v-min", "dualpipe", "dualpipe-v"]
 TORCHS = {
     "gpipe": "ScheduleGPipe",
@@ -37,7 +37,7 @@ COMPUTED = ["gpipe", "1f1b", "interleaved", "zbv", "dualpipe-v"]
 
 
 class _Sleep(torch.autograd.Function):
-    """Passes a tensor on; its backward is busy for a while."""
+    """Returns its input; the backward keeps the device busy for a while."""
 
     @staticmethod
     def forward(ctx, tensor: Tensor, device: EmulatedDevice, seconds: float) -> Tensor:
@@ -51,7 +51,7 @@ class _Sleep(torch.autograd.Function):
 
 
 class Sleeping(nn.Module):
-    """Sleeps UNIT in the forward, for the input's gradient and for the weight's: two branches, so torch can split."""
+    """Sleeps UNIT in the forward, and for the input's and the weight's gradient: two branches that torch can split."""
 
     def __init__(self, device: EmulatedDevice) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Sleeping(nn.Module):
 
 
 def layers(stage: int) -> nn.Module:
-    """A stage that computes."""
+    """Return a stage that computes."""
     torch.manual_seed(stage)
     return nn.Sequential(*[part for _ in range(3) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())])
 
@@ -72,7 +72,7 @@ def layers(stage: int) -> nn.Module:
 def by_torch(
     name: str, modules: dict[int, nn.Module], stages: int, batch: Tensor, microbatches: int = MICROBATCHES
 ) -> Callable[[], object]:
-    """One step of torch's schedule of that name."""
+    """Run one step of torch's schedule of that name."""
     from torch.distributed.pipelining import PipelineStage, schedules
 
     pipeline = [PipelineStage(module, stage, stages, batch.device) for stage, module in modules.items()]
@@ -86,7 +86,7 @@ def by_torch(
 def by_us(
     schedule: Schedule, modules: dict[int, nn.Module], stages: int, batch: Tensor, microbatches: int = MICROBATCHES
 ) -> Callable[[], object]:
-    """One step of ours, of the same modules."""
+    """Run one step of our schedule with the same modules."""
     batches = list(batch.chunk(microbatches))
     held = {
         stage: ModuleStage(
@@ -102,7 +102,7 @@ def by_us(
 
 
 def seconds_of(step: Callable[[], object]) -> float:
-    """Seconds of one step on this rank, begun together."""
+    """Return the seconds of one step on this rank, after a common start."""
     dist.barrier()
     began = time.monotonic()
     step()
@@ -110,7 +110,7 @@ def seconds_of(step: Callable[[], object]) -> float:
 
 
 def asleep(name: str) -> tuple[list, list[float]]:
-    """Slot times of ours and seconds of torch's steps, in turns; the first step makes the connections."""
+    """Return slot times of our steps and seconds of torch's, alternating; the first step sets up connections."""
     rank, durations = dist.get_rank(), Durations(UNIT, UNIT, UNIT)
     schedule = BUILDERS[name](RANKS, MICROBATCHES)
     peer = None
@@ -127,7 +127,7 @@ def asleep(name: str) -> tuple[list, list[float]]:
 
 
 def awake(name: str) -> list[tuple[float, float]]:
-    """Seconds of (ours, torch's) of real compute, in turns."""
+    """Return seconds of (ours, torch's) with real compute, alternating."""
     rank, batch = dist.get_rank(), torch.ones(MICROBATCHES * ROWS, WIDTH)
     schedule = BUILDERS[name](RANKS, MICROBATCHES)
     stages = num_stages(schedule)
@@ -138,7 +138,7 @@ def awake(name: str) -> list[tuple[float, float]]:
 
 
 def measure() -> list[Row]:
-    """Rows for every schedule: the makespan above simulation, and the speed beside torch's."""
+    """Return rows for every schedule: the makespan relative to simulation, and the speed relative to torch's."""
     rows = []
     for name in ASLEEP:
         schedule = BUILDERS[name](RANKS, MICROBATCHES)
@@ -154,7 +154,7 @@ def measure() -> list[Row]:
         by_rank = shardlab.run(awake, name, ranks=RANKS, transport="gloo", observe=False, timeout=300)
         rounds = [tuple(map(max, zip(*ranks, strict=True))) for ranks in zip(*by_rank, strict=True)]
         ours, theirs = (median(seconds) for seconds in zip(*rounds, strict=True))
-        rows.append(at_least_times(f"{name}, real compute against torch's, s", ours, theirs, 1.0))
+        rows.append(at_least_times(f"{name}, real compute vs. torch's, s", ours, theirs, 1.0))
     return rows
 
 

@@ -1,6 +1,6 @@
-"""Plans for this CPU, trained as they are: seconds of a step, memory and bytes by axis, measured over planned.
+"""Train plans for this CPU exactly as planned: seconds per step, memory and bytes by axis, measured over planned.
 
-The machine is calibrated right before. Ranks share its cores, so that seconds depend on what else runs there; bytes do
+The machine is calibrated right before. The ranks share its cores, so seconds depend on other running programs; bytes do
 not.
 """
 
@@ -49,7 +49,7 @@ NEAR = {"s": 0.15, "bytes": 0.05}
 
 
 def measure() -> Iterator[Row]:
-    """Each layout of both models: three rows or more."""
+    """Yield three or more rows for each layout of both models."""
     seen = calibrate((2, 4, 8))
     for model in (GPT2, LLAMA):
         for layout in ALL:
@@ -58,7 +58,7 @@ def measure() -> Iterator[Row]:
 
 
 def rows_of(model: Transformer, layout: Layout, here: Accelerator) -> Iterator[Row]:
-    """What one training has measured beside its plan: a row for each number."""
+    """Yield a row for each number that a training measured, compared with its plan."""
     split = replace(layout, sequence_parallel=layout.tp > 1)
     plan = Plan(split, memory_of(model, split), seconds_of(model, split, here))
     for one in run_plan(plan, model, steps=STEPS, quiet=True):
@@ -70,6 +70,6 @@ def rows_of(model: Transformer, layout: Layout, here: Accelerator) -> Iterator[R
 
 
 def written(layout: Layout) -> str:
-    """What is not as in a layout of one rank, in words."""
+    """Describe how a layout differs from that of one rank."""
     plain = asdict(Layout())
     return ", ".join(f"{name} {value}" for name, value in asdict(layout).items() if value != plain[name])

@@ -1,4 +1,4 @@
-"""The planner: a trillion parameters on 1,024 and on 16,384 GPUs, and how soon its command answers."""
+"""The planner: a trillion parameters on 1,024 and on 16,384 GPUs, and how fast its command answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _help_seconds() -> float:
 
 
 def measure() -> list[Row]:
-    """Medians; a plan counts all of its work, the help the start of Python, too."""
+    """Return medians; a plan includes all of its work, and the help includes the start of Python."""
     return [
         at_most("plan of 1T parameters on 1,024 H100, s", median(_plan_seconds(1024, 2048) for _ in range(ROUNDS)), 2),
         at_most(

@@ -1,8 +1,8 @@
-"""What torch's profiler sees of one step of weeks 2, 7 and 13, rank by rank, beside what the schedule says.
+"""Record traces by torch's profiler of one step of weeks 2, 7 and 13 on every rank, to compare with the schedules.
 
-`python -m benchmarks.profiler_traces FOLDER [cpu|cuda]` writes `week07-rank0.json.gz` and so on, which Perfetto opens.
-On a GPU the ranks share it.
-`python -m benchmarks.profiler_traces keep` copies into the package what the pages of these weeks draw of the traces.
+`python -m benchmarks.profiler_traces FOLDER [cpu|cuda]` writes `week07-rank0.json.gz` and so on, for Perfetto. On a
+GPU, the ranks share it.
+`python -m benchmarks.profiler_traces keep` copies to the package those parts of the traces that the pages draw.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Block(nn.Module):
 
 
 def week02(device: str) -> Callable[[], object]:
-    """A step of data parallelism: buckets go out while the backward runs."""
+    """Build a step of data parallelism: buckets are sent while the backward runs."""
     config = CONFIG[device]
     torch.manual_seed(0)
     step = our_ddp(GPT(config).to(device))
@@ -61,12 +61,12 @@ def week07(device: str) -> Callable[[], object]:
 
 
 def week13(device: str) -> Callable[[], object]:
-    """DualPipeV: a forward beside the backward of another microbatch."""
+    """Build a step of DualPipeV: a forward overlaps the backward of another microbatch."""
     return pipeline("dualpipe-v", device)
 
 
 def pipeline(name: str, device: str) -> Callable[[], object]:
-    """A step of this schedule on all ranks."""
+    """Build a step of this schedule on all ranks."""
     ranks, width = dist.get_world_size(), WIDTH[device]
     schedule = BUILDERS[name](ranks, MICROBATCHES)
     stages, dtype = num_stages(schedule), torch.bfloat16 if device == "cuda" else torch.float32
@@ -79,7 +79,7 @@ def pipeline(name: str, device: str) -> Callable[[], object]:
 
 
 def traced(build: Callable[[str], Callable[[], object]], device: str) -> bytes:
-    """One step of this rank as a chrome trace."""
+    """Return one step of this rank as a Chrome trace."""
     torch.set_num_threads(1)
     return trace_of_step(build(device))
 
@@ -97,7 +97,7 @@ def main(folder: str, device: str = "cpu") -> None:
 
 
 def kernels_of(trace: bytes) -> bytes:
-    """A GPU's trace, smaller: its kernels, their launches, and what tells a backward and an optimizer from the rest."""
+    """Reduce a GPU's trace to its kernels, their launches, and the ranges that mark backward and optimizer."""
     whole = json.loads(gzip.decompress(trace))
     kernels = [event for event in whole["traceEvents"] if event.get("cat") == "kernel"]
     correlations = {event["args"]["correlation"] for event in kernels}
@@ -117,7 +117,7 @@ def kernels_of(trace: bytes) -> bytes:
 
 
 def keep() -> None:
-    """Write the copies that a notebook draws."""
+    """Write the reduced copies that a notebook draws."""
     for path in sorted(TRACES.glob("week*.json.gz")):
         copy = KEPT / f"of-{path.name}"
         copy.write_bytes(kernels_of(path.read_bytes()))

@@ -1,4 +1,4 @@
-"""Our ring all-reduce, built from sends and receives, against gloo's own: 64 MB over 4 ranks."""
+"""Race our ring all-reduce, built from sends and receives, against gloo's: 64 MB over 4 ranks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RANKS, NUM_BYTES, ROUNDS = 4, 64 << 20, 9
 
 
 def both() -> list[tuple[float, float]]:
-    """Seconds of (ours, gloo's), in turns, on this rank."""
+    """Return seconds of (ours, gloo's), alternating, on this rank."""
     tensor = torch.ones(NUM_BYTES // 4)
     group = dist.group.WORLD
-    ring_all_reduce(tensor, group=group)  # connections are made at first use
+    ring_all_reduce(tensor, group=group)  # connections are set up on first use
     dist.all_reduce(tensor.clone())
     seconds = []
     for _ in range(ROUNDS):
@@ -35,8 +35,8 @@ def both() -> list[tuple[float, float]]:
 
 
 def measure() -> list[Row]:
-    """The slowest rank's seconds in each round, then medians."""
+    """Return the slowest rank's seconds in each round, then medians."""
     rounds = list(zip(*shardlab.run(both, ranks=RANKS, transport="gloo", observe=False, timeout=300), strict=True))
     ours = median(max(seconds[0] for seconds in ranks) for ranks in rounds)
     gloos = median(max(seconds[1] for seconds in ranks) for ranks in rounds)
-    return [at_least_times("ring all-reduce of 64 MB on 4 ranks against gloo's, s", ours, gloos, 0.8)]
+    return [at_least_times("ring all-reduce of 64 MB on 4 ranks vs. gloo's, s", ours, gloos, 0.8)]

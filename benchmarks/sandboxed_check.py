@@ -1,4 +1,4 @@
-"""One case of a check on four ranks in the sandbox, and the same ranks started cold by torchrun."""
+"""One case of a check on four ranks in the sandbox, compared with the same ranks started cold by torchrun."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDS, WARM_PER_COLD = 3, 10
 
 
 def measure() -> list[Row]:
-    """Alternate: some sandboxed checks, one cold call."""
+    """Alternate some sandboxed checks with one cold call."""
     check = weeks.find(EXERCISE)
     source = known.right_of(EXERCISE).source
     answer = {"preamble": PREAMBLE, "cells": [[EXERCISE, source, True]]}
@@ -33,19 +33,19 @@ def measure() -> list[Row]:
             for _ in range(WARM_PER_COLD):
                 began = time.perf_counter()
                 if not judge.judge(check, answer, Random(number).randrange(1000), [CASE]).is_right:
-                    raise RuntimeError("a right answer was not given its points")
+                    raise RuntimeError("a correct answer did not get its points")
                 ours.append(time.perf_counter() - began)
             began = time.perf_counter()
             shardlab.run(one_all_reduce, ranks=4, timeout=60, launcher="torchrun")
             peer.append(time.perf_counter() - began)
     return [
         at_most("a sandboxed check on 4 ranks, s", median(ours), 0.2, peer=median(peer)),
-        at_least_times("the same against a cold torchrun, s", median(ours), median(peer), 20),
+        at_least_times("the same vs. a cold torchrun, s", median(ours), median(peer), 20),
     ]
 
 
 def one_all_reduce() -> torch.Tensor:
-    """What a check would run without us."""
+    """Do what a check would run without the sandbox."""
     tensor = torch.ones(1000)
     dist.all_reduce(tensor)
     return tensor

@@ -1,6 +1,6 @@
-"""A block's training step under tensor parallelism: ours, DTensor's `parallelize_module` and Megatron's layers.
+"""Race a block's training step under tensor parallelism: ours, DTensor's `parallelize_module` and Megatron's layers.
 
-The same weights and input, in turn in one process per rank, so that a busy machine slows all of them alike.
+Same weights and input, alternating in one process per rank, so that a busy machine slows all of them equally.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DTENSOR, MEGATRON = 1 / 0.95, 1.0  # our time is at most 0.95 of DTensor's, at m
 
 
 class Contestant(NamedTuple):
-    """A split block on this rank: its output of an input, what its gradients still need, and its parameters."""
+    """A split block on this rank: its forward, what its gradients still need, and its parameters."""
 
     forward: Callable[[Tensor], Tensor]
     finish: Callable[[], None]
@@ -59,12 +59,12 @@ class Contestant(NamedTuple):
 
 
 def measure() -> list[Row]:
-    """Medians of alternating steps; a step lasts as long as its slowest rank."""
+    """Return medians of alternating steps; a step takes as long as on its slowest rank."""
     return rows_of(CONFIG, "cpu", "gloo", "")
 
 
 def rows_of(config: GPTConfig, device: str, transport: str, where: str) -> list[Row]:
-    """The rows on 2 and 4 ranks. where: behind the number of ranks in a row's name."""
+    """Return the rows on 2 and 4 ranks. where: text after the number of ranks in a row's name."""
     rows = []
     for ranks in (2, 4):
         by_rank = shardlab.run(
@@ -72,12 +72,12 @@ def rows_of(config: GPTConfig, device: str, transport: str, where: str) -> list[
         )
         seconds = {name: _median_of_slowest([one[name] for one in by_rank]) for name in by_rank[0]}
         for split in ("TP", "SP"):
-            name = f"block's step, {split}, {ranks} ranks{where}, s: beside"
+            name = f"block's step, {split}, {ranks} ranks{where}, s: vs."
             ours = seconds[f"ours, {split}"]
             rows.append(at_least_times(f"{name} DTensor", ours, seconds[f"DTensor, {split}"], DTENSOR))
             rows.append(at_least_times(f"{name} Megatron", ours, seconds[f"Megatron, {split}"], MEGATRON))
         more = seconds["messages, SP"] - seconds["messages, TP"]
-        name = f"block's step, SP, {ranks} ranks{where}, s: TP's, and what its messages take more"
+        name = f"block's step, SP, {ranks} ranks{where}, s: vs. TP plus the extra time of SP's messages"
         rows.append(at_most(name, seconds["ours, SP"], seconds["ours, TP"] + more))
     return rows
 
@@ -87,7 +87,7 @@ def _median_of_slowest(by_rank: list[list[float]]) -> float:
 
 
 def race(config: GPTConfig, rounds: int, device: str) -> dict[str, list[float]]:
-    """Seconds of each step by contestant, all in turn, each time in another order; their outputs must be equal."""
+    """Return seconds per step by contestant, alternating, in a new order each time; their outputs must be equal."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, LAB)
@@ -123,7 +123,7 @@ def race(config: GPTConfig, rounds: int, device: str) -> dict[str, list[float]]:
 
 
 def _step(one: Contestant, config: GPTConfig) -> Callable[[Tensor], Tensor]:
-    """Forward, backward, what is still partial, update."""
+    """Run forward and backward, sum what is still partial, and update."""
     optimizer = torch.optim.SGD(one.module.parameters(), lr=1e-2, foreach=False)  # DTensor and plain ones
 
     def step(x: Tensor) -> Tensor:
@@ -145,9 +145,9 @@ def _sum_of_squares(output: Tensor, *, split: bool) -> float:
 
 
 def messages_of_tp(x: Tensor) -> Tensor:
-    """The messages of a block's step and nothing else: two all-reduces in the forward, two in the backward.
+    """Send only the messages of a block's step: two all-reduces in the forward, two in the backward.
 
-    In place, as the layers send them: a product of their own, and a gradient that nobody else needs.
+    In place, as the layers send them: a fresh product, and a gradient that no other code needs.
     """
     for _ in range(4):
         x = start_all_reduce(x, group=None)()
@@ -155,7 +155,7 @@ def messages_of_tp(x: Tensor) -> Tensor:
 
 
 def messages_of_sp(x: Tensor) -> Tensor:
-    """Two all-gathers and reduce-scatters forward, two backward, two all-gathers of what was not kept, a small sum."""
+    """Two all-gathers and reduce-scatters forward, two backward, two all-gathers of inputs not kept, a small sum."""
     for _ in range(4):
         x = reduce_scattered(all_gathered(x, 1, group=None), 1, group=None)
     for _ in range(2):
@@ -164,13 +164,13 @@ def messages_of_sp(x: Tensor) -> Tensor:
 
 
 def of_ours(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:
-    """A plan, applied."""
+    """Apply one of our plans."""
     module = apply_plan(deepcopy(whole), block_plan(config, sequence_parallel=sequence), group=None)
     return Contestant(module, lambda: sum_partial_gradients(module, group=None), module)
 
 
 def of_dtensor(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:
-    """The same block, each of its linear layers a DTensor."""
+    """Build the same block with each linear layer as a DTensor."""
     size, module = dist.get_world_size(), deepcopy(whole)
     lay_out_by_rank(module.attention, size)
     between = Shard(1) if sequence else Replicate()
@@ -188,9 +188,9 @@ def of_dtensor(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:
 
 @torch.no_grad()
 def lay_out_by_rank(attention: Attention, size: int) -> None:
-    """Reorder qkv's rows for `ColwiseParallel`, which cuts them as they lie.
+    """Reorder qkv's rows for `ColwiseParallel`, which splits them as they are stored.
 
-    First come one rank's queries, keys and values, then the next one's: each has its own in one matrix, as with ours.
+    First come one rank's queries, keys and values, then the next one's: each rank's are contiguous, as in ours.
     """
     rows = Cut(attention.sections, units=(attention.heads, attention.kv_heads, attention.kv_heads))
     for parameter in attention.qkv.parameters():
@@ -199,7 +199,7 @@ def lay_out_by_rank(attention: Attention, size: int) -> None:
 
 
 def of_megatron(device: str) -> Callable[[Block, GPTConfig, bool], Contestant]:
-    """Megatron's TransformerBlock of one layer; its activations are [S, B, H]."""
+    """Build Megatron's TransformerBlock with one layer; its activations are [S, B, H]."""
     import megatron_models
     from on_cpu import megatron_on
 

@@ -1,4 +1,4 @@
-"""A thousand warm calls: what is left of them, and how much memory they took for good."""
+"""A thousand warm calls: which resources they leave behind, and how much memory they leak."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEGABYTE = 1e6
 
 
 def measure() -> list[Row]:
-    """Compare what our process and the worker hold after 50 calls with what they hold after 1,050."""
+    """Compare the resources of our process and the worker after 50 calls with those after 1,050."""
     for _ in range(SETTLED):
         shardlab.run(all_reduce, ranks=RANKS)
     before, memory = _traces(), _memory()
@@ -34,13 +34,13 @@ def _us_and_the_worker() -> list[psutil.Process]:
 
 
 def _traces() -> list[int]:
-    """Numbers of processes, open files, connections and shared memory segments."""
+    """Return the numbers of processes, open files, connections and shared-memory segments."""
     both = _us_and_the_worker()
     return [
         len(both[0].children(recursive=True)),
         sum(process.num_fds() for process in both),
         sum(len(process.net_connections()) for process in both),
-        len(list(Path("/dev/shm").glob("[!.]*"))),  # a browser's begin with a dot
+        len(list(Path("/dev/shm").glob("[!.]*"))),  # names of browser segments begin with a dot
     ]
 
 

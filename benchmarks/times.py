@@ -1,4 +1,4 @@
-"""How long benchmarks take: each as it took here the last time; those of the group `quick`, a limit each."""
+"""Durations of benchmarks: how long each took here last time, and the limits of those in the group `quick`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 FILE = Path(__file__).parents[1] / "build" / "benchmark-seconds.json"
 QUICK = "quick"
-LIMITS = {  # seconds on two cores, none of them close: together they fit ten minutes
+LIMITS = {  # seconds on two cores, with margin; together at most ten minutes
     "warm-call": 60,
     "ring-all-reduce": 60,
     "hostile-headers": 60,
@@ -20,7 +20,7 @@ LIMITS = {  # seconds on two cores, none of them close: together they fit ten mi
 
 
 def last_times(path: Path = FILE) -> dict[str, float]:
-    """Seconds of each benchmark when it last ran here; {} before the first."""
+    """Return the seconds of each benchmark when it last ran here; {} before the first run."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def last_times(path: Path = FILE) -> dict[str, float]:
 
 
 def remember(name: str, seconds: float, path: Path = FILE) -> str:
-    """Keep a benchmark's time for the next run; returns a sentence on it. A folder without room is not an error."""
+    """Store a benchmark's time for the next run; return a sentence about it. A full disk is not an error."""
     try:
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(last_times(path) | {name: round(seconds, 1)}, indent=1))
@@ -40,10 +40,10 @@ def remember(name: str, seconds: float, path: Path = FILE) -> str:
 
 
 def expected(names: Sequence[str], path: Path = FILE) -> str:
-    """How long these will take, in words, as far as it is known."""
+    """Return a sentence about how long these will take, as far as known."""
     known = LIMITS | last_times(path)
     sentence = f"{len(names)} benchmarks: about {sum(known.get(name, 0) for name in names) / 60:.1f} min"
     if unknown := [name for name in names if name not in known]:
-        sentence += f", and {', '.join(unknown)}, of up to some minutes each, not timed here yet"
+        sentence += f", and {', '.join(unknown)}, up to a few minutes each, not timed here yet"
         sentence += f" (`python -m benchmarks {QUICK}` stays within {sum(LIMITS.values()) / 60:.1f} min)"
     return sentence

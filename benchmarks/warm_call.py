@@ -1,4 +1,4 @@
-"""A warm call on 4 ranks (init, all-reduce, result) against the same program under a cold `torchrun`."""
+"""A warm call on 4 ranks (init, all-reduce, result), compared with the same program under a cold `torchrun`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ dist.destroy_process_group()
 
 
 def all_reduce() -> torch.Tensor:
-    """What one rank does."""
+    """Run on each rank."""
     tensor = torch.ones(1000)
     dist.all_reduce(tensor)
     return tensor
@@ -50,7 +50,7 @@ def measure() -> list[Row]:
     ours, peer = median(warm), median(cold)
     return [
         at_most("warm call on 4 ranks, s", ours, 0.25),
-        at_least_times("warm call against torchrun, s", ours, peer, 30),
+        at_least_times("warm call vs. torchrun, s", ours, peer, 30),
     ]
 
 

@@ -1,4 +1,4 @@
-"""One submission of week 1, graded from its notebook to its verdicts."""
+"""Grade one submission of week 1, from its notebook to its verdicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDS = 3
 
 
 def measure() -> list[Row]:
-    """Seconds with a sandbox that is started for this submission alone, as the first of a class has it."""
+    """Return seconds with a sandbox started for this submission alone, as for the first of a class."""
     seconds = []
     with tempfile.TemporaryDirectory() as folder:
         write_submission(Path(folder), "right", {})
@@ -27,5 +27,5 @@ def measure() -> list[Row]:
             seconds.append(time.perf_counter() - began)
             wrong = {n: e["text"] for n, e in verdicts["exercises"].items() if e["points"] < e["max"]}
             if wrong:
-                raise RuntimeError(f"the solution was not given full points: {wrong}")
+                raise RuntimeError(f"the solution did not get full points: {wrong}")
     return [at_most("one submission of week 1 graded, s", median(seconds), 15)]

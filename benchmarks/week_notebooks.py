@@ -1,4 +1,4 @@
-"""Every week with its solutions, executed top to bottom in a kernel of its own."""
+"""Execute every week with its solutions from top to bottom, each in a fresh kernel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from autograder.authoring import notebooks
 from autograder.site.execute import client_of
 from benchmarks.row import Row, at_most
 
-EACH, TOGETHER = 60, 15 * 60  # seconds at most
+EACH, TOGETHER = 60, 15 * 60  # limits in seconds
 
 
 def measure() -> list[Row]:
-    """Seconds from the start of the kernel to the end of the last cell; a cell that raises fails the benchmark."""
+    """Return seconds from kernel start to the end of the last cell; a cell that raises fails the benchmark."""
     rows = []
     for week in notebooks.weeks():
         seconds = seconds_of(week)
@@ -24,7 +24,7 @@ def measure() -> list[Row]:
 
 
 def seconds_of(week: str) -> float:
-    """How long one week takes."""
+    """Return how long one week takes."""
     client = client_of(week, notebooks.read_source(week), cell_seconds=120)
     began = time.perf_counter()
     client.execute()

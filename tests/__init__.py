@@ -1,1 +1,1 @@
-"""A package only so that pytest leaves this folder off the import path, where tests/shardlab would hide shardlab."""
+"""A package, so that pytest keeps this folder off the import path, where tests/shardlab would shadow shardlab."""

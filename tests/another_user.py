@@ -1,4 +1,4 @@
-"""A command of a user who is not root, with every privilege dropped."""
+"""Run commands as a user who is not root, with all privileges dropped."""
 
 import os
 import shlex
@@ -9,12 +9,12 @@ USER = 60_577 if os.getuid() == 0 else os.getuid()
 
 
 def closed_folder(path: Path) -> Path | None:
-    """The topmost folder above `path`, or `path`, that other users may not enter."""
+    """Return the topmost folder of `path` that other users may not enter."""
     return next((one for one in reversed([path, *path.parents]) if not one.stat().st_mode & 0o001), None)
 
 
 def as_the_user(command: list[str], user: int = USER, group: int | None = None) -> list[str]:
-    """A command that becomes the user; a Python below root's own folder is shown to it, in its own view of files."""
+    """Wrap a command to run as the user; if Python is in root's own folder, mount it where the user can see it."""
     if os.getuid() != 0:
         return command
     group = user if group is None else group

@@ -1,4 +1,4 @@
-"""What a page names, and which of it is not there: links, paths, modules, exercises. No such module is imported."""
+"""Find what a page names but does not exist: links, paths, modules, exercises. No named module is imported."""
 
 import ast
 import re
@@ -21,21 +21,21 @@ MADE_LATER = (
     "feedback",
     "verdicts",
     "gradebook.db",
-)  # below autograder/; git ignores them
-LEARNERS = ("work", "mine")  # the folder that `shardlab study begin` lays out; git ignores it
-EXAMPLE = "ring_rounds"  # the exercise that docs/teaching.md makes up
-NOT_OURS = {  # files in other repositories or of the reader, and classes of other packages
+)  # in autograder/; git ignores them
+LEARNERS = ("work", "mine")  # in a folder made by `shardlab study begin`; git ignores them
+EXAMPLE = "ring_rounds"  # the made-up exercise of docs/teaching.md
+NOT_OURS = {  # files of other repositories or of the reader, and classes of other packages
     "docs/b200", "docs/benchmark_summary.svg", "scripts/train/benchmarking/README.md", "train/tr11-176B-ml",
     "data/ground_truth_multi.csv", "data/ground_truth_single.csv", "roster.csv", "DistributedDataParallel",
     "RankGenerator", "TorchFunctionMode", "ZeroRedundancyOptimizer", "timestamp.txt", "students.csv",
     "solutions/week01_solved.ipynb",
 }  # fmt: skip
-KEYS = {f"{name}.{one.name}" for name, section in SECTIONS.items() for one in fields(section)}  # of a recipe
+KEYS = {f"{name}.{one.name}" for name, section in SECTIONS.items() for one in fields(section)}  # keys of a recipe
 FILES = ("py", "sh", "md", "csv", "toml", "txt", "yml")
 
 
 def missing_on(text: str, folder: Path) -> list[str]:
-    """Everything that a page in `folder` names and that is not there, in words."""
+    """Return everything that a page in `folder` names but that does not exist, in words."""
     found = [f"the link {link}" for link in links(text) if not link_leads_somewhere(link, text, folder)]
     found += [f"the path {path}" for path in paths(text) if not path_is_there(path, folder)]
     found += [f"the name {name}" for name in dotted_names(text) if not is_defined(name)]
@@ -49,7 +49,7 @@ def inline_code(text: str) -> list[str]:
 
 
 def lines_of_code(text: str) -> list[str]:
-    """Inline code, and the lines of code blocks without prompt and comment."""
+    """Return inline code, and the lines of code blocks without prompts and comments."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return inline_code(text) + [re.sub(r"^\$ |\s+#.*", "", line) for block in blocks for line in block.splitlines()]
 
@@ -70,7 +70,7 @@ def link_leads_somewhere(link: str, text: str, folder: Path) -> bool:
 
 
 def anchors(text: str) -> set[str]:
-    """Those that GitHub gives to the headings of a page."""
+    """Return the anchors that GitHub generates for a page's headings."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -79,7 +79,7 @@ def anchors(text: str) -> set[str]:
 
 
 def paths(text: str) -> list[str]:
-    """Paths from a top folder anywhere on the page; in inline code also folders and files by the end of their path."""
+    """Return paths that start at a top folder; in inline code also folders and files given by the end of a path."""
     outside_links = re.sub(r"\]\([^)]*\)", "]", text)
     anywhere = re.findall(rf"(?<![\w/.-])((?:{'|'.join(TOP)})/[\w./*{{}},…-]*)", outside_links)
     wanted = rf"[\w.*{{}},…-]+/|[\w./*{{}},…-]+\.(?:{'|'.join(FILES)})|[\w-]+(?:/[\w-]+)+"
@@ -88,9 +88,9 @@ def paths(text: str) -> list[str]:
 
 
 def path_is_there(path: str, folder: Path) -> bool:
-    """From the top or from the page's folder; a path that begins lower is the end of one of ours, `.py` or not.
+    """Resolve from the root or the page's folder; other paths must be the end of one of ours, with or without `.py`.
 
-    `weekNN`, `…`, `*` and `{a,b}` stand for what fits.
+    `weekNN`, `…`, `*` and `{a,b}` match anything that fits.
     """
     parts = path.rstrip("/").split("/")
     if path in NOT_OURS or EXAMPLE in path or path.startswith("/"):
@@ -120,7 +120,7 @@ def _fits_a_file(path: str, is_from_top: bool, folder: Path) -> bool:
 
 @cache
 def all_paths() -> frozenset[str]:
-    """Files and folders from the top, modules also without `.py`; not what is generated."""
+    """Return files and folders relative to the root, modules also without `.py`; excludes generated files."""
     found = [path for path in ROOT.iterdir() if path.is_file() or path.name in TOP]
     found += [path for top in TOP for path in (ROOT / top).rglob("*")]
     left_out = {"__pycache__", *MADE_LATER}
@@ -139,7 +139,7 @@ def ends_of_paths() -> frozenset[str]:
 
 
 def dotted_names(text: str) -> list[str]:
-    """Names of our packages anywhere, what blocks of Python import from them, and classes and calls in inline code."""
+    """Return names of our packages, what Python blocks import from them, and classes and calls in inline code."""
     outside_links = re.sub(r"\]\([^)]*\)", "]", text)
     found = re.findall(rf"(?<![\w/.])((?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+)", outside_links)
     for module, names in re.findall(rf"^from ((?:{'|'.join(PACKAGES)})[\w.]*) import (.+)$", text, re.MULTILINE):
@@ -152,7 +152,7 @@ def dotted_names(text: str) -> list[str]:
 
 
 def is_defined(name: str) -> bool:
-    """Whether a module or class of ours has this name. Where the first part of several is not ours, none of it is."""
+    """Return whether one of our modules or classes has this name. If the first of several parts is not ours: True."""
     first, *rest = name.split(".")
     if name in NOT_OURS or first == EXAMPLE or name in KEYS:
         return True
@@ -165,7 +165,7 @@ def is_defined(name: str) -> bool:
 
 @cache
 def modules() -> tuple[Path, ...]:
-    """Modules and packages; known answers lie in folders that are none."""
+    """Return modules and packages; known answers are in folders that are not packages."""
     found = [path for folder in PACKAGES.values() for path in folder.rglob("*")]
     kept = (path for path in found if path.suffix == ".py" or path.is_dir())
     return tuple(path for path in kept if (path.parent / "__init__.py").exists())
@@ -173,7 +173,7 @@ def modules() -> tuple[Path, ...]:
 
 @cache
 def definitions() -> dict[str, list[ast.stmt]]:
-    """Classes and functions of all modules, by name."""
+    """Return classes and functions of all modules, by name."""
     found: dict[str, list[ast.stmt]] = {}
     for path in modules():
         for node in _body(path):
@@ -184,13 +184,13 @@ def definitions() -> dict[str, list[ast.stmt]]:
 
 @cache
 def _body(path: Path) -> list[ast.stmt]:
-    """The statements of a module, and those below an `if` such as TYPE_CHECKING."""
+    """Return the statements of a module, including those under an `if` such as TYPE_CHECKING."""
     body = ast.parse(path.read_text()).body if path.is_file() else []
     return body + [inner for node in body if isinstance(node, ast.If) for inner in node.body]
 
 
 def _resolves(path: Path, parts: list[str]) -> bool:
-    """Whether the parts lead on from a package or a module: to a module in it, a name, or a member of a class."""
+    """Return whether the parts resolve from a package or module to a submodule, a name, or a class member."""
     if not parts:
         return True
     if path.is_dir():

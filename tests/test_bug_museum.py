@@ -1,4 +1,4 @@
-"""docs/bug-museum.md says what its exhibits measure, tells no graded repair, and every exhibit can be gone to."""
+"""docs/bug-museum.md agrees with what its exhibits measure, reveals no graded fix, and links to existing exhibits."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING and the pages of docs and labs name what is there; the maps among them name all of it."""
+"""README, CONTRIBUTING and the pages of docs and labs name only what exists; the maps among them are complete."""
 
 import re
 
@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def wrong_commands(text: str) -> list[str]:
-    """Targets of make, commands and options of ours, benchmarks and programs of labs, that do not exist."""
+    """Return make targets, commands and options of ours, benchmarks and lab programs that do not exist."""
     found = []
     for line in lines_of_code(text):
         first, *rest = re.sub(r"^(\w+=\S+ +)*(\.venv/bin/)?", "", line).split() or [""]
@@ -54,7 +54,7 @@ def wrong_options(program: str, name: str, rest: list[str]) -> list[str]:
 
 
 def wrong_program(rest: list[str]) -> list[str]:
-    """A program of labs/ must have the options; typer makes them of parameters' names."""
+    """Check a program of labs/ and its options; typer derives these from parameter names."""
     place = next((place for place, word in enumerate(rest) if word.startswith("labs/")), None)
     if place is None:
         return []
@@ -83,14 +83,14 @@ def test_a_week_names_paths_that_are_there(page):
 
 
 def table(page: str, heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading, line by line, without its head."""
+    """Return the cells of the first table below a heading, row by row, without its header."""
     text = (ROOT / "docs" / page).read_text().split(f"{heading}\n", 1)[1]
     lines = text[text.index("\n|") + 1 :].split("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def on_the_map(heading: str) -> list[str]:
-    """The parts that docs/developing.md lists below a heading."""
+    """Return the parts that docs/developing.md lists below a heading."""
     first_column = " ".join(first for first, *_ in table("developing.md", heading))
     return [name.rstrip("/") for name in re.findall(r"`(.+?)`", first_column)]
 

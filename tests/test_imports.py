@@ -1,4 +1,4 @@
-"""Imports run downward only, as the folder listing promises: each file's imports are read, none is executed."""
+"""Imports run downward only, as the folder listing promises; files are parsed, never executed."""
 
 import ast
 import graphlib
@@ -12,11 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"shardlab": ROOT / "labs" / "shardlab", "autograder": ROOT / "autograder"}
-ITSELF = "__init__"  # the package's own file: `shardlab.run` lies in `ranks`
+ITSELF = "__init__"  # the package's own file: `shardlab.run` is defined in `ranks`
 NO_PARTS = {"forgeries", "templates"}  # answers and pages, not the grader's own code
 Graph = Mapping[str, set[str]]
 
-# A part imports parts of earlier lines alone: neither of later ones nor of its own. Every part has its place here.
+# A part may import only parts from earlier lines, not from its own or later lines. Every part is listed here.
 LAYERS: dict[str, list[tuple[str, ...]]] = {
     "shardlab": [
         ("exports", "meant", "terminal"),
@@ -67,9 +67,9 @@ def modules_of(folder: Path) -> dict[str, Path]:
 
 
 def imports_of(module: str, path: Path) -> set[str]:
-    """Full names of what a file imports anywhere, `from a import b` as a.b; not what only type checkers read.
+    """Return full names of everything a file imports, `from a import b` as a.b, except imports for type checkers only.
 
-    The names that a package exports lazily count as imported; its own modules, exported as a whole, do not.
+    Names that a package exports lazily count as imported; its own modules, exported as a whole, do not.
     """
     package = module if path.stem == ITSELF else module.rpartition(".")[0]
     tree = ast.parse(path.read_text())
@@ -85,7 +85,7 @@ def imports_of(module: str, path: Path) -> set[str]:
 
 
 def lazy_exports(tree: ast.Module) -> dict[str, str]:
-    """{name: the module after `from`} of a package that exports its names with `lazily`; {} of any other file."""
+    """Return {name: the module after `from`} of a package that exports its names with `lazily`; {} for other files."""
     for node in tree.body:
         if isinstance(node, ast.If) and node.orelse and "lazily(" in ast.unparse(node.orelse[0]):
             imports = [one for one in node.body if isinstance(one, ast.ImportFrom)]
@@ -102,7 +102,7 @@ def walk_executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def graph_of(folder: Path) -> Graph:
-    """For each module of a package those that it imports; the home of a name that is not a module."""
+    """Return {module: modules that it imports} for a package; a name that is not a module counts as its home module."""
     modules = modules_of(folder)
     graph = {}
     for module, path in modules.items():
@@ -116,11 +116,11 @@ def part_of(module: str) -> str:
 
 
 def misplaced(graph: Graph, layers: Sequence[tuple[str, ...]]) -> list[str]:
-    """What does not fit a list of layers: parts that are not in it, or that it names in vain, and imports upward."""
+    """Return violations of a list of layers: unlisted parts, listed parts that do not exist, and upward imports."""
     place = {part: number for number, layer in enumerate(layers) for part in layer}
     parts = {part_of(module) for module in graph}
     wrong = [f"{part} is not in the list of layers" for part in sorted(parts - place.keys())]
-    wrong += [f"the list of layers has {part}, which is not there" for part in sorted(place.keys() - parts)]
+    wrong += [f"the list of layers has {part}, which does not exist" for part in sorted(place.keys() - parts)]
     for module, others in sorted(graph.items()):
         for other in sorted(others):
             mine, theirs = part_of(module), part_of(other)
@@ -130,7 +130,7 @@ def misplaced(graph: Graph, layers: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def circle_in(graph: Graph) -> list[str]:
-    """Modules that import one another in a circle, the first of them once more at the end; [] without one."""
+    """Return modules that import one another in a cycle, with the first repeated at the end; [] without a cycle."""
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -151,7 +151,7 @@ def test_no_modules_import_one_another(package):
     assert circle_in(graph_of(PACKAGES[package])) == []
 
 
-# who, and what none of its files may import, although it lies below
+# who, and what its files may not import, although it is a lower layer
 FORBIDDEN = [
     (("shardlab",), ("autograder",)),
     (("shardlab.costs", "shardlab.study"), ("torch",)),
@@ -221,7 +221,7 @@ EXPORTS = {
 
 @pytest.mark.parametrize("package", EXPORTS)
 def test_every_exported_name_is_there_after_all_modules_are(package):
-    """Exported in another process, after every module of the package was imported: a module could replace a name."""
+    """Check in another process after importing every module of the package, because a module could replace a name."""
     folder = PACKAGES["shardlab"].joinpath(*package.split(".")[1:])
     modules = [
         f"{package}.{path.stem}" for path in sorted(folder.glob("*.py")) if path.stem not in (ITSELF, "__main__")
@@ -243,7 +243,7 @@ def test_every_exported_name_is_there_after_all_modules_are(package):
 
 @pytest.fixture
 def tree(tmp_path):
-    """A package of two layers, `high` above `low`, into which a test writes what is wrong."""
+    """A package of two layers, `high` above `low`; each test adds a violation."""
     folder = tmp_path / "toy"
     for part in ("low", "high"):
         (folder / part).mkdir(parents=True)
@@ -287,7 +287,7 @@ def test_a_part_without_a_place_and_a_place_without_a_part_are_found(tree):
     (tree / "cellar.py").touch()
     assert misplaced(graph_of(tree), [*TOY, ("spire",)]) == [
         "cellar is not in the list of layers",
-        "the list of layers has spire, which is not there",
+        "the list of layers has spire, which does not exist",
     ]
 
 

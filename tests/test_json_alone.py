@@ -1,4 +1,4 @@
-"""`--json` means that standard output is JSON and nothing else, whatever ranks print while they run."""
+"""With `--json`, standard output is only JSON, whatever ranks print while they run."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from autograder.cli import app as autograder
 from benchmarks import __main__ as benchmarks
 from benchmarks.row import at_most
 
-TYPED = {  # a short call of every command with a flag --json
+TYPED = {  # a short call of every command that has a --json flag
     "doctor": ("--brief",),
     "schedule": ("1f1b",),
     "mesh": ("--tp", "2"),
@@ -27,7 +27,7 @@ TYPED = {  # a short call of every command with a flag --json
 
 
 def flags(app: typer.Typer) -> Iterator[str]:
-    """Names of the commands that take --json without a value."""
+    """Yield names of the commands that have --json as a flag without a value."""
     for name, command in typer.main.get_command(app).commands.items():
         if any("--json" in option.opts and option.is_flag for option in command.params):
             yield name
@@ -62,7 +62,7 @@ def test_signs_of_life_of_ranks_are_no_part_of_what_doctor_finds(monkeypatch):
 
 
 class Benchmark:
-    """One that prints where it should not."""
+    """Prints to standard output, where it should not."""
 
     @staticmethod
     def measure():

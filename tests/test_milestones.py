@@ -1,4 +1,4 @@
-"""docs/milestones.md is what its rows compute now, and every row can be gone to."""
+"""docs/milestones.md matches its recomputed rows, and every row points to something that exists."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.milestones import PAGE, ROWS, whole
 from tests.named_on_pages import ROOT, is_exercise, path_is_there
 
 NUMBERED_WEEKS = {path.name[:6] for path in ROOT.glob("solutions/week*")} - {"week00"}
-LATER = {"week15", "week16"}  # their rows join the table when the weeks do
+LATER = {"week15", "week16"}  # their rows are added with these weeks
 
 
 def test_the_page_is_what_its_rows_compute():

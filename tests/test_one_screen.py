@@ -1,4 +1,4 @@
-"""Each page of docs/one-screen runs as it is printed, on real ranks, and trains as one process does."""
+"""Each page of docs/one-screen runs as printed, on real ranks, and trains like one process."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 PAGES = Path(__file__).parents[1] / "docs" / "one-screen"
 HIDDEN, INNER, ROWS, STEPS = 5, (6, 10, 2, 4), 12, 3
-MOST_LINES = {"hybrid": 82, "ring-attention": 68}  # three axes; a backward by hand; the others: 65
+MOST_LINES = {"hybrid": 82, "ring-attention": 68}  # three axes; a manual backward; the others have 65
 
 
 def programs_of(page):
@@ -22,14 +22,14 @@ def code_of(page):
 
 
 def one_process_of(page):
-    """The program that a page must agree with: its own where its model is another one, or that of all pages."""
+    """Return the program that a page must agree with: its own if its model differs, otherwise the shared one."""
     *own, _ = programs_of(page)
     (code,) = own or programs_of("README")
     return code
 
 
 def problem():
-    """Layers of several widths, and one batch for each step, in float64."""
+    """Return layers of several widths, and one batch per step, in float64."""
     torch.manual_seed(0)
     double = {"dtype": torch.float64}
     layers = [(torch.randn(HIDDEN, inner, **double) / 3, torch.randn(inner, HIDDEN, **double) / 3) for inner in INNER]
@@ -38,7 +38,7 @@ def problem():
 
 
 def train(code):
-    """Losses and weights, after the page's own program has run on this process."""
+    """Return losses and weights after running the page's own program in this process."""
     names = {}
     exec(code, names)
     losses, weights = names["train"](*problem(), 0.1)
@@ -70,7 +70,7 @@ def router_and_expert(weights, rank):
     return [one for first in (0, 5) for one in (weights[first], *weights[first + 2 * rank + 1 : first + 2 * rank + 3])]
 
 
-# page: how many ranks, who has the losses, and the weights that a rank has in the end
+# page: number of ranks, which ranks have the losses, and which weights a rank has at the end
 EXPECTED = {
     "ddp": (4, range(4), all_weights),
     "zero3": (3, range(3), slices),
@@ -83,7 +83,7 @@ EXPECTED = {
 
 
 def differences(page, code):
-    """The largest difference of the losses and of the weights to one process."""
+    """Return the largest difference of losses and weights from one process."""
     ranks, with_losses, part_of = EXPECTED[page]
     losses, weights = train(one_process_of(page))
     by_rank = shardlab.run(train, code, ranks=ranks, timeout=100, transport="gloo")
@@ -102,7 +102,7 @@ def test_a_page_trains_as_one_process_does(page):
     assert loss < 1e-5 and weight < 1e-9
 
 
-# page: a line, and what makes it wrong
+# page: a line, and a wrong replacement
 SPOILED = {
     "ddp": (".view_as(weight) / num_ranks", ".view_as(weight)"),
     "zero3": ("mine.grad /= num_ranks", "pass"),
@@ -123,7 +123,7 @@ def test_a_wrong_line_would_be_noticed(page):
 
 
 def attention(code):
-    """This rank's part of the result, and what whole q, k, v get as gradients from it, in float64."""
+    """Return this rank's part of the output, and the gradients of unsplit q, k, v, in float64."""
     names = {}
     exec(code, names)
     generator = torch.Generator().manual_seed(0)
@@ -143,7 +143,7 @@ ATTENTION = "ring-attention"
 
 
 def attention_error(ranks, code):
-    """The largest difference of the result, and of the gradients, to one process."""
+    """Return the largest difference of output and gradients from one process."""
     ((whole, _, due),) = shardlab.run(attention, code, ranks=1, timeout=60, transport="gloo")
     by_rank = shardlab.run(attention, code, ranks=ranks, timeout=60, transport="gloo")
     results = [(o - whole[:, weights[:, 0].long() - 1]).abs().max().item() for o, weights, _ in by_rank]

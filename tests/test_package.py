@@ -1,4 +1,4 @@
-"""A wheel of the course is the whole course: laid out and checked where there is no repository around it."""
+"""A wheel of the course is the whole course: pages are created and checked without a repository around it."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ BEGIN = "from shardlab.commands.cli import app; app(['study', 'begin'])"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder that holds what a wheel of the course installs."""
+    """A folder with the files that a wheel of the course installs."""
     copy, wheels, site = (tmp_path_factory.mktemp(name) for name in ("copy", "wheels", "site"))
     for name in NEEDED:
         one = ROOT / name
@@ -44,7 +44,7 @@ def test_an_exercise_is_laid_out_answered_and_checked(installed, tmp_path, monke
     laid_out = subprocess.run(
         [sys.executable, "-c", BEGIN], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
-    assert "17 pages laid out" in " ".join(laid_out.stdout.split()), laid_out.stderr
+    assert "created 17 pages" in " ".join(laid_out.stdout.split()), laid_out.stderr
 
     page = nbformat.read(tmp_path / "work" / WEEK / f"{WEEK}.ipynb", 4)
     solved = {cell.id: cell.source for cell in notebooks.read_source(WEEK).cells}

@@ -1,4 +1,4 @@
-"""Weeks 11 to 16 open with at most five imports, none of a module deep inside a package, and are read in an evening."""
+"""Weeks 11 to 16 start with at most five imports, none from deep inside a package, and can be read in an evening."""
 
 import ast
 

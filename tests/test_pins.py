@@ -38,7 +38,7 @@ def test_the_pins_install_on_the_oldest_python_that_we_name():
         try:
             found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue  # pinned for another system or by hand
+            continue  # for another system, or pinned manually
         if found.version.split("+")[0] == version and (wanted := found.metadata.get("Requires-Python")):
             assert SpecifierSet(wanted).contains("3.11.0"), f"{name}=={version} needs Python {wanted}"
 

@@ -1,4 +1,4 @@
-"""Turns of phrase that read like a translation stay out of pages, docs, messages, docstrings and comments."""
+"""Phrases that read like a translation are kept out of pages, docs, messages, docstrings and comments."""
 
 import io
 import re

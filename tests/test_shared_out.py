@@ -1,4 +1,4 @@
-"""`pytest --cases` keeps a fixed set, the same in every process; a run names second tries and fails on what is left."""
+"""`pytest --cases` selects a fixed set, the same in every process; runs report retries and fail on leaked processes."""
 
 import os
 import re
@@ -81,11 +81,11 @@ def test_the_tests_of_a_file_stay_in_one_process(pytester: pytest.Pytester, run)
 
 @pytest.mark.slow
 @PROCESSES
-def test_a_second_try_is_told_with_its_first_failure(pytester: pytest.Pytester, run, processes):
+def test_a_second_try_is_reported_with_its_first_failure(pytester: pytest.Pytester, run, processes):
     pytester.makepyfile(FLAKY)
     result = run("--reruns", "1", *processes)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*::test_late*passed at the second try; at first: *the machine was busy*"])
+    result.stdout.fnmatch_lines(["*::test_late*passed on the second try; its first failure: *the machine was busy*"])
     result.stdout.no_fnmatch_line("*test_never*second try*")
 
 

@@ -1,4 +1,4 @@
-"""A page and its checks say the same, or no notebook is built and nothing is graded."""
+"""Compare a page with its checks. If they disagree, no notebook is built and nothing is graded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograder.jobs.statements import statements_of
 
 
 def refuse_disagreement(week: str) -> None:
-    """Raise ValueError that names every cell of a week's page which does not fit the registered checks."""
+    """Raise ValueError that names every cell of a week's page that disagrees with the registered checks."""
     week = notebooks.find_week(week)
     problems = list(disagreements(notebooks.page(week), weeks.of_week(week)))
     if problems:
@@ -23,16 +23,16 @@ def refuse_disagreement(week: str) -> None:
 
 
 def disagreements(page: NotebookNode, registered: Sequence[Check]) -> Iterator[str]:
-    """What does not fit between a page and the checks of its week, a sentence each.
+    """Yield one sentence per disagreement between a page and the checks of its week.
 
-    The points of a check are those of the grade, and the page repeats them for whoever reads it.
+    Grading uses the points of the check; the page repeats them for its readers.
     """
     marked = [cell for cell in page.cells if "nbgrader" in cell.metadata]
     exercises = {_exercise(cell): cell for cell in marked if not cell.metadata.nbgrader.grade}
     check_cells = {_exercise(cell): cell for cell in marked if not cell.metadata.nbgrader.solution}
     for name, times in Counter(check.exercise for check in registered).items():
         if times > 1:
-            yield f"{times} files of the week have the check of {name}: keep one"
+            yield f"{times} files of the week define the check of {name}: keep one"
     for name in [name for name in {**exercises, **check_cells} if name not in {check.exercise for check in registered}]:
         yield f"{name} has no check: add a file with its CHECK to the week's folder in autograder/weeks"
     for check in registered:
@@ -43,14 +43,14 @@ def _of_one(check: Check, exercise: NotebookNode | None, cell: NotebookNode | No
     name, own = check.exercise, notebooks.grade_id(check.exercise)
     if exercise is None or cell is None:
         missing = "exercise" if exercise is None else "check"
-        yield f'{name} has a registered check and no cell {missing}="{name}" on the page: add the cell'
+        yield f'{name} has a registered check but no cell {missing}="{name}" on the page: add the cell'
         return
     points = cell.metadata.nbgrader.points
     if points != check.points:
-        yield f"the cell {own}-check has points={points:g}, and its check has points={check.points:g}"
+        yield f"the cell {own}-check has points={points:g}, but its check has points={check.points:g}"
     bound = {name for one in statements_of(exercise.source) for name in one.binds}
     if lost := [one for one in check.names if one not in bound]:
-        yield f"the cell {own} does not define {', '.join(lost)}, which its check asks for"
+        yield f"the cell {own} does not define {', '.join(lost)}, which its check needs"
     if name not in _checked_in(cell.source):
         yield f'the cell {own}-check does not call check("{name}", …)'
 
@@ -60,7 +60,7 @@ def _exercise(cell: NotebookNode) -> str:
 
 
 def _checked_in(source: str) -> set[str]:
-    """The exercises that a cell checks, by the first argument of each call of `check`."""
+    """Return the exercises that a cell checks: the first argument of each call of `check`."""
     return {
         str(node.args[0].value)
         for node in ast.walk(ast.parse(source))

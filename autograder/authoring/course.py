@@ -1,4 +1,4 @@
-"""Where the course lies, nbgrader's configuration for it, and how to run one of nbgrader's steps."""
+"""Where the course is stored, its nbgrader configuration, and how to run one of nbgrader's steps."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ MADE_LATER = shutil.ignore_patterns("submitted", "students.csv", "verdicts", "au
 
 
 def pages(root: Path = ROOT) -> Path:
-    """The folder of the students' notebooks: `course/`, or where an installed package has brought them along."""
+    """Return the folder of the students' notebooks: `course/`, or the pages inside an installed package."""
     installed = Path(root) / "shardlab" / "pages"
     return installed if installed.is_dir() else Path(root) / "course"
 
@@ -40,7 +40,7 @@ def copy_course(to: Path, parts: Sequence[str] = PARTS) -> Path:
 
 
 def _not_copied(folder: str, names: list[str]) -> set[str]:
-    """Names that a copy leaves out: caches, and in autograder/ the results of grading, but no template of that name."""
+    """Names that a copy leaves out: caches and, directly in autograder/, grading results (but not templates)."""
     made = MADE_LATER(folder, names) if Path(folder) == ROOT / "autograder" else set()
     return {"__pycache__", *made}
 
@@ -48,17 +48,17 @@ def _not_copied(folder: str, names: list[str]) -> set[str]:
 def load_config(root: Path = ROOT) -> Config:
     """Read `nbgrader_config.py` of a course.
 
-    Raises ValueError when the folder holds none.
+    Raises ValueError when the folder has no such file.
     """
     root = Path(root).resolve()
     if not (root / "nbgrader_config.py").is_file():
-        raise ValueError(f"{root} holds no nbgrader_config.py: pass the folder that holds solutions/ and course/")
+        raise ValueError(f"{root} has no nbgrader_config.py: pass the folder that contains solutions/ and course/")
     return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
 
 
 @contextmanager
 def nbgrader_programs() -> Iterator[None]:
-    """Put this Python's own programs first on PATH: nbgrader calls `alembic` by name when it makes a gradebook."""
+    """Put the folder of this Python's programs first on PATH: nbgrader runs `alembic` by name to create a gradebook."""
     before = os.environ.get("PATH")
     os.environ["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), before]))
     try:
@@ -80,9 +80,9 @@ def run_step(step: BaseConverter, week: str) -> None:
 
 
 class StudentStep:
-    """A step of nbgrader for one student after another: its exporter, with every template, is made once.
+    """One of nbgrader's steps, run for one student after another; its exporter and templates are loaded only once.
 
-    `run` raises ValueError as `run_step` does.
+    `run` raises ValueError like `run_step`.
     """
 
     def __init__(self, step: BaseConverter, week: str) -> None:
@@ -93,8 +93,8 @@ class StudentStep:
             step.exporter.register_preprocessor(one)
 
     def run(self, student: str) -> None:
-        """What `step.start()` does for a student, apart from what was made before, and without patterns: nbgrader would
-        take a bracket in a student's name for one.
+        """Do what `step.start()` does for one student, but reuse the exporter and do not treat names as glob patterns:
+        nbgrader would interpret brackets in a student's name.
         """
         step: Any = self._step
         folder = step._format_source(self._week, student)
@@ -105,7 +105,7 @@ class StudentStep:
 
 @contextmanager
 def _quietly(step: BaseConverter, week: str) -> Iterator[None]:
-    """Let a step say nothing; its reason to fail becomes a ValueError of one sentence."""
+    """Silence a step; if it fails, raise ValueError with nbgrader's reason as one sentence."""
     said: list[str] = []
     listener = logging.Handler(logging.ERROR)
     listener.emit = lambda record: said.append(record.getMessage())
@@ -113,8 +113,8 @@ def _quietly(step: BaseConverter, week: str) -> Iterator[None]:
     step.log.addHandler(listener)
     try:
         with nbgrader_programs(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", SAWarning)  # nbgrader's own use of the database
+            warnings.simplefilter("ignore", SAWarning)  # raised by nbgrader's own queries
             yield
     except NbGraderException as error:
         traceback = next((text for text in said if text.startswith("Traceback")), str(error))
-        raise ValueError(f"{week}: nbgrader says: {traceback.strip().splitlines()[-1]}") from error
+        raise ValueError(f"{week}: nbgrader reports: {traceback.strip().splitlines()[-1]}") from error

@@ -1,4 +1,4 @@
-"""Weeks that students do not see yet: `hidden.json` among the pages names them, and the study leaves them out."""
+"""Weeks that students do not see yet: `hidden.json` in the pages folder lists them, and the study home omits them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from autograder.authoring import course
 
 
 def change(weeks: Iterable[str], *, show: bool = False, root: Path = course.ROOT) -> list[str]:
-    """Hide weeks, or with `show` bring them back; returns all that are hidden then, in order.
+    """Hide weeks, or with `show` make them visible again; return all hidden weeks in order.
 
-    Raises ValueError when no week would be left: learners would find an empty course.
+    Raises ValueError when no week would remain: students would find an empty course.
     """
     pages = course.pages(root)
     before = set(page.hidden_in(pages))
     after = before.difference(weeks) if show else before.union(weeks)
     if after != before:
         if not {*page.weeks_of(pages), *before}.difference(after):
-            raise ValueError("that would hide every week: leave one")
+            raise ValueError("that would hide every week: keep at least one")
         if after:
             page.write(pages / page.HIDDEN, json.dumps(sorted(after), indent=1) + "\n")
         else:
-            (pages / page.HIDDEN).unlink()  # the course is as it was given out
+            (pages / page.HIDDEN).unlink()  # nothing is hidden: back to the course as released
     return sorted(after)

@@ -1,6 +1,6 @@
-"""Lay out a new exercise, or a new week: a page's cells, a check, known answers and a test, which all pass as they are.
+"""Create a new exercise or week: page cells, a check, known answers and a test. All of it passes as generated.
 
-What is made is a small exercise that works; its author changes the page, the check and the known answers.
+The result is a small working exercise; its author then edits the page, the check and the known answers.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from autograder.authoring.course import ROOT
 TEMPLATES = Path(__file__).parents[1] / "templates" / "new"
 EXERCISE = re.compile(r"(week\d\d)\.([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 WEEK = re.compile(r"week(\d\d)_[a-z][a-z0-9_]*")
-FIRST = "ring-rounds"  # the exercise that a new week begins with
+FIRST = "ring-rounds"  # the first exercise of a new week
 
 
 def add_exercise(exercise: str, points: float = 2, root: Path = ROOT) -> list[Path]:
-    """Add an exercise, such as week01.ring-rounds, to its week; returns the files to edit, the page first.
+    """Add an exercise, such as week01.ring-rounds, to its week; return the files to edit, the page first.
 
-    Raises ValueError for a malformed or taken name, or a week that is not there.
+    Raises ValueError for a malformed name, a name that is taken, or a week that does not exist.
     """
     match = EXERCISE.fullmatch(exercise)
     if match is None:
-        raise ValueError(f"{exercise!r} names no exercise: write weekNN.some-name, in small letters and digits")
+        raise ValueError(f"{exercise!r} is not an exercise: write weekNN.some-name, in lowercase letters and digits")
     week = notebooks.find_week(match[1], root)
     return _lay_out(exercise, week, points, root)
 
 
 def add_week(week: str, root: Path = ROOT) -> list[Path]:
-    """Begin a week, such as week17_own_topic, with one exercise; returns the files to edit, the page first.
+    """Create a week, such as week17_own_topic, with one exercise; return the files to edit, the page first.
 
     Raises ValueError for a malformed name, or a number that is taken.
     """
     match = WEEK.fullmatch(week)
     if match is None:
-        raise ValueError(f"{week!r} names no week: write weekNN_topic, in small letters, digits and underscores")
+        raise ValueError(f"{week!r} is not a week: write weekNN_topic, in lowercase letters, digits and underscores")
     taken = [name for name in notebooks.weeks(root) if name.startswith(f"week{match[1]}_")]
     if taken:
-        raise ValueError(f"week {match[1]} is there already: {taken[0]}")
+        raise ValueError(f"week {match[1]} already exists: {taken[0]}")
     module = FIRST.replace("-", "_")
     words = {"number": str(int(match[1])), "title": _title(week.split("_", 1)[1]), "folder": week, "module": module}
     _write(root / "solutions" / week / f"{week}.py", "page", words)
@@ -55,13 +55,13 @@ def _lay_out(exercise: str, week: str, points: float, root: Path) -> list[Path]:
     name = exercise.split(".")[1]
     module = name.replace("-", "_")
     if not (root / "solutions" / week).is_dir():
-        raise ValueError(f"there is no solutions/{week} here: add exercises where the course has its solutions")
+        raise ValueError(f"solutions/{week} does not exist: use a copy of the course that has solutions/")
     words = {"exercise": exercise, "function": module, "points": f"{points:g}", "title": _title(name)}
     page = root / "solutions" / week / f"{week}.py"
     check = root / "autograder" / "weeks" / week / f"{module}.py"
     known = root / "solutions" / week / "known" / f"{module}.py"
     if check.exists() or f'"{exercise}"' in page.read_text(encoding="utf-8"):
-        raise ValueError(f"{exercise} is there already: choose another name")
+        raise ValueError(f"{exercise} already exists: choose another name")
     _write(check, "check", words)
     _write(known, "known", words)
     with page.open("a", encoding="utf-8") as file:

@@ -22,7 +22,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import ClearSolutions
 from nbgrader.utils import compute_checksum, is_solution
 from shardlab.meant import instead
-from shardlab.study.page import content_id, exercise_id  # noqa: F401 - the other way of `grade_id`
+from shardlab.study.page import content_id, exercise_id  # noqa: F401 - re-exported: the inverse of `grade_id`
 from traitlets.config import Config
 
 from autograder.authoring.course import ROOT, load_config, pages, run_step
@@ -31,14 +31,14 @@ NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
 }
-ONE_AT_A_TIME = threading.Lock()  # nbgrader changes PATH and logging of the whole process
+ONE_AT_A_TIME = threading.Lock()  # nbgrader changes PATH and logging for the whole process
 MARKS = ("exercise", "check", "manual", "points")
 
 
 def weeks(root: Path = ROOT) -> list[str]:
     """List the weeks that have a source, by name: ["week00_start", "week01_collectives", ...].
 
-    A course that was given out without solutions/ has the weeks of its notebooks.
+    In a course released without solutions/, these are the weeks that have a notebook.
     """
     sources = list((Path(root) / "solutions").glob("week*/week*.py"))
     found = sources or pages(root).glob("week*/week*.ipynb")
@@ -48,7 +48,7 @@ def weeks(root: Path = ROOT) -> list[str]:
 def find_week(week: str, root: Path = ROOT) -> str:
     """Return the full name of a week: "week01" and "week01_collectives" are both "week01_collectives".
 
-    Raises ValueError that lists the weeks there are.
+    Raises ValueError that lists the existing weeks.
     """
     found = [name for name in weeks(root) if week in (name, name.split("_")[0])]
     if len(found) != 1:
@@ -74,15 +74,15 @@ def grade_id(exercise: str) -> str:
 
 
 def page(week: str, root: Path = ROOT) -> NotebookNode:
-    """Read a week with its solutions, or without them where there is no source."""
+    """Read a week with its solutions, or the released notebook if the course has no sources."""
     return read_source(week, root) if source_path(week, root).is_file() else release(week, root)
 
 
 def read_source(week: str, root: Path = ROOT) -> NotebookNode:
     """Read a week with its solutions, marked for nbgrader.
 
-    Raises ValueError for a check without exercise, an id used twice, points that are not positive, and for text on the
-    line of a mark, which jupytext takes for the cell's title.
+    Raises ValueError for a check without an exercise, an id used twice, points that are not positive, and text on the
+    line of a mark, which jupytext would read as the cell's title.
     """
     notebook = jupytext.reads(source_path(week, root).read_text(encoding="utf-8"), fmt="py:percent")
     notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
@@ -97,7 +97,7 @@ def read_source(week: str, root: Path = ROOT) -> NotebookNode:
 
 
 def nbgrader_marks(cell: NotebookNode) -> dict:
-    """Spell out a cell's `exercise`, `check` or `manual` mark the way nbgrader stores it (metadata version 3)."""
+    """Translate a cell's `exercise`, `check` or `manual` mark to nbgrader's format (metadata version 3)."""
     marks = cell.metadata
     if "exercise" in marks:
         own = {"grade_id": grade_id(marks["exercise"]), "grade": False, "solution": True, "locked": False}
@@ -114,7 +114,7 @@ def nbgrader_marks(cell: NotebookNode) -> dict:
 def release(week: str, root: Path = ROOT) -> NotebookNode:
     """Make the students' notebook of a week in memory: solutions replaced by stubs, checks locked.
 
-    Where there is no source, the notebook of course/ is the one that was given out.
+    Without a source, return the released notebook in course/.
     """
     if not source_path(week, root).is_file():
         return nbformat.read(release_path(week, root), 4)
@@ -122,7 +122,7 @@ def release(week: str, root: Path = ROOT) -> NotebookNode:
 
 
 def is_stale(week: str, root: Path = ROOT) -> bool:
-    """Return whether the notebook in course/ differs from what its source gives now."""
+    """Return whether the notebook in course/ differs from what its source produces now."""
     target = release_path(week, root)
     return not target.is_file() or target.read_text(encoding="utf-8") != _text(release(week, root))
 
@@ -130,24 +130,24 @@ def is_stale(week: str, root: Path = ROOT) -> bool:
 def build(week: str, root: Path = ROOT, force: bool = False) -> Path:
     """Write the students' notebook of a week to course/ and return its path; an up-to-date one is left alone.
 
-    Raises ValueError when the notebook there holds someone's answers, which only `force` overwrites.
+    Raises ValueError when the notebook there contains answers; only `force` overwrites those.
     """
     target = release_path(week, root)
     if not is_stale(week, root):
         return target
     answered = [] if force else _answered_cells(target)
     if answered:
-        raise ValueError(f"{target} holds answers in {', '.join(answered)}: move it elsewhere, or build with force")
+        raise ValueError(f"{target} contains answers in {', '.join(answered)}: move it elsewhere, or build with force")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(_text(release(week, root)), encoding="utf-8")
     return target
 
 
 def generate(notebook: NotebookNode, week: str, config: Config, gradebook: str | None = None) -> NotebookNode:
-    """Let nbgrader turn a notebook with solutions into the students' one, in a temporary folder.
+    """Let nbgrader turn a notebook with solutions into the students' version, in a temporary folder.
 
     With `gradebook`, a database URL, the week's cells and points are also recorded there.
-    Raises ValueError with nbgrader's own words when it refuses.
+    Raises ValueError with nbgrader's own message when it refuses.
     """
     with tempfile.TemporaryDirectory() as folder, ONE_AT_A_TIME:
         source = Path(folder, "source", week, f"{week}.ipynb")
@@ -155,7 +155,7 @@ def generate(notebook: NotebookNode, week: str, config: Config, gradebook: str |
         nbformat.write(notebook, source)
         own = Config(
             CourseDirectory={
-                "root": str(Path.cwd()),  # nbgrader changes to it, and other threads may be reading relative paths
+                "root": str(Path.cwd()),  # nbgrader does chdir(root); other threads may be using relative paths
                 "source_directory": str(Path(folder, "source")),
                 "release_directory": str(Path(folder, "release")),
                 "db_url": gradebook or "sqlite://",
@@ -173,9 +173,9 @@ def generate(notebook: NotebookNode, week: str, config: Config, gradebook: str |
 
 
 class LeaveStubs(ClearSolutions):
-    """nbgrader's step that replaces solutions by stubs; outside a function the stub does not raise.
+    """nbgrader's step that replaces solutions with stubs, except that a stub outside a function does not raise.
 
-    A cell such as `answers = {"messages": None}` followed by a solution then runs as it is released.
+    A released cell such as `answers = {"messages": None}` followed by a solution then runs without an error.
     """
 
     def preprocess_cell(self, cell: NotebookNode, resources: Any, cell_index: int) -> tuple[NotebookNode, Any]:
@@ -187,7 +187,7 @@ class LeaveStubs(ClearSolutions):
 
 
 @lru_cache(maxsize=32)
-def _released_text(week: str, root: Path, source: bytes) -> str:  # `source` makes an edited week a new entry
+def _released_text(week: str, root: Path, source: bytes) -> str:  # `source` is part of the cache key
     return _text(generate(read_source(week, root), week, load_config(root)))
 
 
@@ -196,7 +196,7 @@ def _text(notebook: NotebookNode) -> str:
 
 
 def _name_cells(notebook: NotebookNode) -> None:
-    """Name each cell by its grade id or its text, so that two builds are the same and an insertion renames no other."""
+    """Name each cell by its grade id or text, so that builds are reproducible and insertions rename no other cell."""
     seen = Counter()
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
@@ -209,7 +209,7 @@ def _name_cells(notebook: NotebookNode) -> None:
 def _refuse_broken_marks(notebook: NotebookNode, week: str) -> None:
     for cell in notebook.cells:
         if text := cell.metadata.get("title"):
-            raise ValueError(f"{week}: no reader would see {text!r}, on the line of its cell's mark: begin a line")
+            raise ValueError(f"{week}: no reader sees {text!r} on the line of a cell's mark: put it on its own line")
     marked = [cell.metadata.nbgrader for cell in notebook.cells if "nbgrader" in cell.metadata]
     ids = Counter(marks.grade_id for marks in marked)
     twice = [name for name, count in ids.items() if count > 1]
@@ -223,7 +223,7 @@ def _refuse_broken_marks(notebook: NotebookNode, week: str) -> None:
 
 
 def _answered_cells(path: Path) -> list[str]:
-    """List the exercises of a released notebook whose text is no longer the stub that nbgrader wrote."""
+    """List the exercises of a released notebook whose text differs from nbgrader's stub."""
     if not path.is_file():
         return []
     cells = [cell for cell in nbformat.read(path, 4).cells if cell.metadata.get("nbgrader", {}).get("solution")]

@@ -1,6 +1,6 @@
-"""The cells of a percent file: `# %% name` begins one, and marks such as `of="right_sum"` may follow its name.
+"""Read the cells of a percent file. `# %% name` begins a cell; marks such as `of="right_sum"` may follow the name.
 
-A cell whose first line also says `[raw]` need not be Python: each of its lines is written as a comment.
+A cell marked `[raw]` on its first line need not be Python: each of its lines is written as a comment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = re.compile(r"(\w+)=(\"[^\"]*\"|\S+)")
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell; its text has no empty lines at its ends."""
+    """One cell; its text has no blank lines at the start or end."""
 
     name: str
     marks: dict[str, str]
@@ -25,22 +25,22 @@ class Cell:
 
 
 def named_cells(path: Path) -> list[Cell]:
-    """The cells of a file in which each has a name. Raises ValueError for a missing or repeated name."""
+    """Return the cells of a file, each of which needs a name. Raises ValueError for a missing or repeated name."""
     found: dict[str, Cell] = {}
     for cell in cells_of(path):
         if not cell.name or cell.name in found:
             what = f"[{cell.name}] is the name of two cells" if cell.name else "a cell has no name"
-            raise ValueError(f"{path}: {what}: write `# %% some_name`, another name for each cell")
+            raise ValueError(f"{path}: {what}: write `# %% some_name`, with a different name for each cell")
         found[cell.name] = cell
     return list(found.values())
 
 
 def cells_of(path: Path) -> Iterator[Cell]:
-    """Every cell of a file, named or not. Raises ValueError for a first line that cannot be read."""
+    """Yield every cell of a file, named or not. Raises ValueError for a first line that cannot be parsed."""
     for part in BEGIN.split(path.read_text(encoding="utf-8"))[1:]:
         first, _, text = part.partition("\n")
         if (head := HEAD.fullmatch(first.rstrip())) is None:
-            raise ValueError(f'{path}: cannot read `# %%{first}`: write `# %% name`, then marks such as of="that"')
+            raise ValueError(f'{path}: cannot parse `# %%{first}`: write `# %% name`, then marks such as of="that"')
         lines = re.sub(r"^# ?", "", text, flags=re.MULTILINE) if head["kind"] == "raw" else text
         marks = {key: value.strip('"') for key, value in MARK.findall(head["marks"])}
         yield Cell(head["name"] or "", marks, lines.strip("\n") + "\n")

@@ -1,1 +1,1 @@
-"""A class on one machine, as compose.yaml starts it: JupyterHub, the instructor's desk, and students' accounts."""
+"""A class on one machine, started by compose.yaml: JupyterHub, the instructor's desk, and students' accounts."""

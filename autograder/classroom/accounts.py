@@ -1,7 +1,7 @@
-"""Linux accounts of a class: each student is another user of the machine, so that files and processes are their own.
+"""Linux accounts of a class. Each student is a separate user of the machine, with private files and processes.
 
-A container forgets its accounts when it is made anew; its volume of home folders stays. So the owner of a home folder
-says which number its student has.
+A recreated container has no accounts, but its volume of home folders persists. So a student's user id is read from the
+owner of their home folder.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import subprocess
 from pathlib import Path
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
-FIRST, LAST = 2000, 60_000  # students' numbers; the others are the system's and the instructor's
+FIRST, LAST = 2000, 60_000  # user ids of students; the others belong to the system and the instructor
 
 
 def account(name: str, homes: Path) -> pwd.struct_passwd:
-    """The account of a student, made where it is missing, with a home below `homes` that no other student can read.
+    """Return a student's account; create it if needed, with a home in `homes` that no other student can read.
 
-    Raises ValueError for a name that Linux would not take, or that belongs to the system.
+    Raises ValueError for a name that Linux would not accept, or that belongs to the system.
     """
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be an account: a letter, then at most 30 of a-z, 0-9, _ and -")
+        raise ValueError(f"{name!r} cannot be an account name: use a letter, then at most 30 of a-z, 0-9, _ and -")
     home = homes / name
     if not has_account(name):
         number = home.stat().st_uid if home.exists() else _free_number(homes)
@@ -30,12 +30,12 @@ def account(name: str, homes: Path) -> pwd.struct_passwd:
         home.chmod(0o700)
     found = pwd.getpwnam(name)
     if not FIRST <= found.pw_uid < LAST or Path(found.pw_dir) != home:
-        raise ValueError(f"{name!r} is an account of the system: choose another name")
+        raise ValueError(f"{name!r} is a system account: choose another name")
     return found
 
 
 def has_account(name: str) -> bool:
-    """Whether this machine knows a user of that name."""
+    """Return whether this machine has a user of that name."""
     return any(one.pw_name == name for one in pwd.getpwall())
 
 

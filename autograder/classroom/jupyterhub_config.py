@@ -1,8 +1,8 @@
-"""JupyterHub for one class: students sign up, the instructor lets them in, and each has an account of the machine.
+"""JupyterHub for one class: students sign up, the instructor approves them, and each gets an account on the machine.
 
-The instructor logs in here to let students in, and works at the desk, another service: this machine has neither the
-gradebook's address nor the keys of the cluster that grades. `python -m jupyterhub -f THIS FILE`, as root in its
-container.
+The instructor logs in here only to approve students, and works at the desk, a separate service: this machine has
+neither the gradebook's address nor the keys of the grading cluster. Run `python -m jupyterhub -f THIS FILE` as root in
+its container.
 """
 
 import os
@@ -20,15 +20,15 @@ from autograder.classroom import accounts
 from autograder.lms import exchange
 
 INSTRUCTOR = os.environ.get("INSTRUCTOR", "instructor")
-COURSE = os.environ.get("COURSE", "sys602")  # its name in the exchange
+COURSE = os.environ.get("COURSE", "sys602")  # the course's name in the exchange
 HOMES = Path(os.environ.get("HOMES", "/home"))
 STATE = Path(os.environ.get("HUB_STATE", "/srv/hub"))
-STUDENTS_JUPYTER = os.environ.get("STUDENTS_JUPYTER", "/etc/sys602/jupyter")  # course/.jupyter, for all to read
+STUDENTS_JUPYTER = os.environ.get("STUDENTS_JUPYTER", "/etc/sys602/jupyter")  # course/.jupyter, readable by everyone
 FOR_ALL = ("PATH", "LANG", "NBGRADER_EXCHANGE")
 
 
 class ClassAuthenticator(NativeAuthenticator):
-    """Names with passwords; the instructor's is there before anybody can sign up under that name."""
+    """Names with passwords; the instructor's account exists before anybody can sign up under that name."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -36,10 +36,10 @@ class ClassAuthenticator(NativeAuthenticator):
             return
         self.create_user(INSTRUCTOR, os.environ.get("INSTRUCTOR_PASSWORD", ""))
         if not self.user_exists(INSTRUCTOR):
-            raise ValueError("INSTRUCTOR_PASSWORD needs at least 10 characters, and is none of the common passwords")
+            raise ValueError("INSTRUCTOR_PASSWORD needs at least 10 characters and must not be a common password")
 
     def validate_username(self, username):
-        """A name that can become an account, and is none of the system's."""
+        """Accept a name that can become an account and does not belong to the system."""
         is_ours = username == INSTRUCTOR or not accounts.has_account(username) or (HOMES / username).is_dir()
         return bool(accounts.NAME.fullmatch(username)) and is_ours and super().validate_username(username)
 
@@ -49,9 +49,9 @@ def _is_instructor(handler: BaseHandler) -> bool:
 
 
 def prepare(spawner: LocalProcessSpawner) -> None:
-    """Before a server starts: the student's account, and the pages laid out in `work/` of their home."""
+    """Before a server starts, create the student's account and copy the pages to `work/` in their home."""
     if spawner.user.name == INSTRUCTOR:
-        raise ValueError("The instructor works at the desk (port 8001) and has no server here; /hub/authorize lets in")
+        raise ValueError("No server for the instructor: work at the desk (port 8001); approve at /hub/authorize")
     student = accounts.account(spawner.user.name, HOMES)
     spawner.notebook_dir = f"{student.pw_dir}/work"
     spawner.environment = {"JUPYTER_CONFIG_PATH": STUDENTS_JUPYTER}
@@ -69,7 +69,7 @@ c.JupyterHub.cookie_secret_file = str(STATE / "cookie_secret")
 c.JupyterHub.authenticator_class = ClassAuthenticator
 c.JupyterHub.template_paths = [str(Path(nativeauthenticator.__file__).parent / "templates")]
 c.Authenticator.admin_users = {INSTRUCTOR}
-c.Authenticator.allow_all = True  # of those whom the instructor has let in, at /hub/authorize
+c.Authenticator.allow_all = True  # everyone whom the instructor approved at /hub/authorize
 c.NativeAuthenticator.minimum_password_length = 10
 c.NativeAuthenticator.check_common_password = True
 c.NativeAuthenticator.allowed_failed_logins = 5

@@ -1,6 +1,6 @@
-"""What nbgrader is told on every account of the class: where the exchange lies, and which course this is.
+"""nbgrader's settings for every account of the class: where the exchange is, and the course's name.
 
-It stands in /etc/jupyter. The instructor's own file, in the course's folder, says the rest.
+This file is installed in /etc/jupyter. The instructor's own file, in the course's folder, has the other settings.
 """
 
 import os

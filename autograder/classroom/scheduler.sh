@@ -1,5 +1,5 @@
 #!/bin/sh
-# The scheduler of the cluster that grades. At the first start it makes the key that desk, scheduler and workers share.
+# The scheduler of the grading cluster. On its first start it creates the key shared by desk, scheduler and workers.
 set -eu
 keys=${KEYS:-/srv/keys}
 if [ ! -s "$keys/cluster.pem" ]; then
@@ -8,6 +8,6 @@ if [ ! -s "$keys/cluster.pem" ]; then
     -keyout "$keys/cluster.key" -out "$keys/new.pem" 2>/dev/null
   mv "$keys/new.pem" "$keys/cluster.pem"
 fi
-# Even with --no-dashboard Dask serves pages that list the running jobs to everybody: no routes, and on loopback alone.
+# Even with --no-dashboard, Dask serves public pages that list the running jobs: remove the routes and use loopback only.
 export DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES='[]'
 exec dask scheduler --protocol tls --port "${PORT:-8786}" --no-dashboard --dashboard-address "127.0.0.1:${HTTP_PORT:-8787}"

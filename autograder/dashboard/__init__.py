@@ -1,1 +1,1 @@
-"""One page about a class: points by exercise, what most wrong answers have in common, and how long grading took."""
+"""A page about a class: points per exercise, the most common mistakes, and how long grading took."""

@@ -12,12 +12,12 @@ app = typer.Typer()
 
 @app.command()
 def dashboard(
-    week: Annotated[list[str] | None, typer.Argument(help="week01 …; all graded weeks without it")] = None,
+    week: Annotated[list[str] | None, typer.Argument(help="week01 …; default: all graded weeks")] = None,
     out: Annotated[Path, typer.Option(help="the page")] = Path("autograder/verdicts/dashboard.html"),
     submitted: Annotated[Path, typer.Option(help="holds STUDENT/WEEK/WEEK.ipynb")] = Path("autograder/submitted"),
-    names: Annotated[bool, typer.Option(help="--no-names: a page to show to the class")] = True,
+    names: Annotated[bool, typer.Option(help="--no-names makes a page to show to the class")] = True,
 ) -> None:
-    """Write a page about the class: points by exercise, common mistakes, what is to be graded again."""
+    """Write a page about the class: points per exercise, common mistakes, and what must be graded again."""
     from autograder.authoring import notebooks
     from autograder.dashboard.page import page
     from autograder.dashboard.summary import summarise
@@ -27,7 +27,7 @@ def dashboard(
         root, graded = notebooks.ROOT, verdict_files.graded_weeks(notebooks.ROOT)
         asked = [notebooks.find_week(one) for one in week or []] or graded
         if not asked:
-            raise ValueError("no week was graded yet: run `autograder grade WEEK` first")
+            raise ValueError("no week has been graded yet: run `autograder grade WEEK` first")
         weeks = asked if week else sorted({*asked, *notebooks.weeks(root)})
         stale = {name: grade.stale(name, submitted, root) for name in weeks}
         summaries = [

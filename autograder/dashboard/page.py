@@ -1,4 +1,4 @@
-"""The page of a class: one HTML file without scripts that asks no server for anything."""
+"""Render the page about a class: one HTML file without scripts that loads nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from autograder.dashboard.summary import Week
 
-SHOWN = 5  # mistakes per exercise; the others are folded
+SHOWN = 5  # mistakes per exercise; the others are only counted
 
 
 def page(weeks: Sequence[Week], *, names: bool = True, ungraded: Mapping[str, int] | None = None) -> str:
-    """The HTML of some weeks. names: False leaves all students out, for a page to show to the class.
+    """Return the HTML of some weeks. names: False omits all students, which makes a page you can show to the class.
 
     `ungraded` counts the submissions of weeks in which nobody has been graded.
     """

@@ -1,4 +1,4 @@
-"""What the verdicts of a week say about a class, as numbers and as sentences that several students were told."""
+"""Summarize the verdicts of a week: numbers, and sentences that several students received."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from statistics import mean, median
 from autograder.grading.verdict_files import SubmissionRecord
 
 NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
-LONGEST = 240  # characters of a sentence on the page: some quote an answer
+LONGEST = 240  # characters per sentence on the page; some quote an answer
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A sentence that students were told, alike but for its numbers; `sentence` is the first one's."""
+    """A sentence that several students received, ignoring numbers; `sentence` is the first student's."""
 
     sentence: str
     students: tuple[str, ...]
@@ -23,7 +23,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: points of each student in the class's order, and the mistakes, the most frequent first."""
+    """One exercise: each student's points in class order, and the mistakes, most frequent first."""
 
     name: str
     max: float
@@ -32,22 +32,22 @@ class Exercise:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many students have all points, some, or none."""
+        """Count the students with all points, some, or none."""
         full = sum(one >= self.max for one in self.points)
         none = sum(one <= 0 for one in self.points)
         return {"full": full, "part": len(self.points) - full - none, "none": none}
 
     @property
     def share(self) -> float:
-        """Mean points over possible points."""
+        """Mean points divided by possible points."""
         return mean(self.points) / self.max if self.max else 0.0
 
 
 @dataclass(frozen=True)
 class Week:
-    """A graded week. Written answers, which a person grades, are not in it. seconds: of grading, per submission.
+    """A graded week, without written answers, which a person grades. seconds: grading time per submission.
 
-    stale: students whose submission has no verdict that holds, and why; older: how many were judged by other checks.
+    stale: students whose submission has no valid verdict, and why; older: number of verdicts from other checks.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Week:
 
     @property
     def max(self) -> float:
-        """Points that can be had automatically."""
+        """Points available from automatic checks."""
         return sum(one.max for one in self.exercises)
 
     @property
@@ -72,21 +72,21 @@ class Week:
 
     @property
     def usual_seconds(self) -> float:
-        """The median over submissions."""
+        """Median grading time of a submission."""
         return median(self.seconds) if self.seconds else 0.0
 
 
 def summarise(
     name: str, verdicts: Sequence[SubmissionRecord], stale: Mapping[str, str] | None = None, checks: str = ""
 ) -> Week:
-    """The week of a class from its verdict files; an exercise that a verdict lacks counts as 0.
+    """Summarize a class's week from its verdict files; an exercise missing from a verdict counts as 0.
 
-    `stale` is what `grade.stale` finds, `checks` the hash of the week's checks as they are now.
+    `stale` is the result of `grade.stale`, `checks` the hash of the week's current checks.
 
     Raises ValueError when nobody was graded.
     """
     if not verdicts:
-        raise ValueError(f"nobody was graded in {name}: run `autograder grade {name}` first")
+        raise ValueError(f"nobody has been graded in {name}: run `autograder grade {name}` first")
     exercises = dict.fromkeys(exercise for one in verdicts for exercise in one["exercises"])
     return Week(
         name=name,
@@ -115,7 +115,7 @@ def _exercise(name: str, verdicts: Sequence[SubmissionRecord]) -> Exercise:
 
 
 def without_numbers(sentence: str) -> str:
-    """A sentence with each number as `#`: inputs are drawn anew for every grade, the mistake stays the same."""
+    """Replace each number with `#`: inputs differ in every grading, but the mistake stays the same."""
     return NUMBER.sub("#", sentence)
 
 

@@ -1,1 +1,1 @@
-"""Verdicts into files, the gradebook and feedback pages."""
+"""Write verdicts to files, to the gradebook and to feedback pages."""

@@ -1,7 +1,7 @@
-"""A written answer as HTML that loads nothing: formulas become MathML, which browsers draw themselves, images words.
+"""Render a written answer as HTML that loads nothing: formulas become MathML, and images become text.
 
-What a student writes reaches the converter, so its output is taken only if it is made of elements and attributes that
-show formulas and nothing else; every other formula stands there as its TeX source.
+The converter's input comes from students, so its output is used only if every element and attribute is on the list of
+those that display formulas. Any other formula is shown as its TeX source.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from latex2mathml.converter import convert
 from mistune.util import striptags
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-MOST_TEX = 1000  # characters of one formula
+MOST_TEX = 1000  # characters per formula
 MATHML = "http://www.w3.org/1998/Math/MathML"
 ELEMENTS = """
     math mrow mi mn mo ms mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mmultiscripts
@@ -29,8 +29,8 @@ _ATTRIBUTES = frozenset(ATTRIBUTES.split())
 
 
 def answer_html(source: str) -> str:
-    """The HTML of a written answer in Markdown; its own HTML, escaped already or not, is shown as text."""
-    written = source.replace("&lt;", "<").replace("&#33;", "!")  # as `ingest.restore` has escaped them
+    """Return the HTML of a written answer in Markdown; HTML inside it, escaped already or not, is shown as text."""
+    written = source.replace("&lt;", "<").replace("&#33;", "!")  # `ingest.restore` escaped these
     try:
         return MarkdownWithMath(renderer=_Renderer(escape=True, allow_harmful_protocols=False)).render(written)
     except Exception:  # nested too deeply, for example
@@ -38,12 +38,12 @@ def answer_html(source: str) -> str:
 
 
 def formula_html(tex: str, *, display: bool = False) -> str:
-    """A formula as MathML, or its source where that cannot be had."""
+    """Return a formula as MathML, or as its source if it cannot be converted."""
     try:
         mathml = convert(tex, display="block" if display else "inline") if len(tex) <= MOST_TEX else ""
         if mathml and _shows_a_formula(ElementTree.fromstring(mathml)):
             return mathml
-    except Exception:  # whatever the converter trips over
+    except Exception:  # the converter can fail in many ways
         pass
     return f'<code class="{"tex-block" if display else "tex"}">{escape(tex)}</code>'
 
@@ -53,7 +53,7 @@ def _shows_a_formula(root: ElementTree.Element) -> bool:
 
 
 class WithoutScripts(IPythonRenderer):
-    """As nbconvert's, for a page that loads no script: formulas become MathML, and drawings in words stay words."""
+    """nbconvert's renderer for pages without scripts: formulas become MathML, and Mermaid diagrams stay source text."""
 
     def block_mermaidjs(self, code: str) -> str:
         return f"<pre><code>{escape(code)}</code></pre>"
@@ -69,7 +69,7 @@ class WithoutScripts(IPythonRenderer):
 
 
 class _Renderer(WithoutScripts):
-    """What a student wrote loads no picture from anywhere, either."""
+    """Also replaces images in a student's answer with text."""
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         return f"[image {striptags(text)}: {escape(url)}, not shown]"

@@ -1,4 +1,4 @@
-"""What `autograder grade` does: the gradebook is prepared, a week is judged, its points are written and published."""
+"""The steps of `autograder grade`: prepare the gradebook, judge a week, write its points and publish them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograder.sandboxes import zygote
 
 @dataclass(frozen=True)
 class Wishes:
-    """How a week is to be graded; `seed`, `workers` and `scheduler` are those of `grade.grade`."""
+    """How to grade a week; `seed`, `workers` and `scheduler` are passed to `grade.grade`."""
 
     submitted: Path
     seed: int | None = None
@@ -29,15 +29,15 @@ class Wishes:
 
 
 def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None) -> list[SubmissionRecord]:
-    """Grade a week, or some students of it, and publish; a run that is killed at any moment is taken up again.
+    """Grade a week, or some of its students, and publish. If a run is killed at any moment, the next one resumes it.
 
-    Raises ValueError with a sentence, before anything is judged where that is possible.
+    Raises ValueError with a one-sentence reason, if possible before judging anything.
     """
     strangers = _see_that_it_can_be_graded(week, wishes, students)
     names = list(students) if students is not None else grade.students_in(wishes.submitted, week)
     if not names:
         reports.print_class([], strangers)
-        raise ValueError(f"no submission of {week} in {wishes.submitted}: it must hold STUDENT/{week}/{week}.ipynb")
+        raise ValueError(f"no submission of {week} in {wishes.submitted}: it must contain STUDENT/{week}/{week}.ipynb")
 
     def write(verdicts: list[SubmissionRecord]) -> None:
         reports.print_class(verdicts, strangers)
@@ -62,7 +62,7 @@ def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None)
 
 
 def chosen(week: str, submitted: Path, students: Sequence[str], section: str) -> list[str] | None:
-    """The named students and those of a section that have a submission; None means everybody."""
+    """Return the named students plus those of a section who submitted; None means everybody."""
     if not students and not section:
         return None
     own = set(roster.of_course(notebooks.ROOT).in_section(section)) if section else set()
@@ -70,7 +70,7 @@ def chosen(week: str, submitted: Path, students: Sequence[str], section: str) ->
 
 
 def _see_that_it_can_be_graded(week: str, wishes: Wishes, students: Sequence[str] | None) -> list[str]:
-    """Sentences on folders that are no student's. Raises ValueError where the class would be judged in vain."""
+    """Return sentences about folders that belong to no student. Raises ValueError if judging would be in vain."""
     agreement.refuse_disagreement(week)
     for one in students or []:
         if (reason := not_a_student(one)) is not None:
@@ -83,16 +83,16 @@ def _see_that_it_can_be_graded(week: str, wishes: Wishes, students: Sequence[str
 
 def _publish(week: str, students: list[str], verdicts: list[SubmissionRecord], submitted: Path) -> None:
     weak = sorted({one["student"] for one in verdicts if one["level"] < zygote.OFFICIAL})
-    if weak:  # a worker of the cluster has no isolation, even where this machine has
+    if weak:  # a cluster worker may lack isolation even if this machine has it
         names = ", ".join(weak)
-        raise ValueError(f"nothing is published: {names} judged where nothing isolates submissions; grade again")
+        raise ValueError(f"nothing is published: {names} judged on a machine without isolation; grade again")
     reports.publish(week, students, submitted)
 
 
 def grade_what_changed(wishes: Wishes) -> int:
-    """Grade, in all weeks, the submissions that have no verdict that holds; how many there were.
+    """Grade the submissions of all weeks that have no valid verdict; return how many there were.
 
-    Raises ValueError with a sentence.
+    Raises ValueError with a one-sentence reason.
     """
     weeks = {week: grade.stale(week, wishes.submitted, notebooks.ROOT) for week in notebooks.weeks()}
     for week, reasons in weeks.items():

@@ -1,8 +1,8 @@
 """Grade the submissions of a week: read as data, judge in the sandbox, write verdicts.
 
-Whatever goes wrong with one submission becomes that submission's own verdict, and the class goes on. One process
-writes. It can be killed at any moment: every verdict file is whole, and the next run goes on where this one ended, with
-the same inputs.
+A failure in one submission becomes that submission's verdict; the rest of the class is graded as usual. One process
+writes. It can be killed at any moment: every verdict file is complete, and the next run resumes where this one stopped,
+with the same inputs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from autograder.reading.names import not_a_student, printable
 
 
 def students_in(submitted: Path, week: str) -> list[str]:
-    """The students who have a folder for this week below `submitted`, by name."""
+    """Return the students who have a folder for this week in `submitted`, sorted by name."""
     return [name for name in _folders(submitted, week) if not_a_student(name) is None]
 
 
 def strangers_in(submitted: Path, week: str) -> list[str]:
-    """A sentence on each folder that holds this week and cannot be a student's."""
+    """Return one sentence per folder that contains this week but cannot belong to a student."""
     reasons = {name: not_a_student(name) for name in _folders(submitted, week)}
     return [
         f"Folder {printable(name)!r} is not a student's: {reason}. Nothing in it was graded; rename it."
@@ -54,14 +54,14 @@ def strangers_in(submitted: Path, week: str) -> list[str]:
 
 def _folders(submitted: Path, week: str) -> list[str]:
     if not Path(submitted).is_dir():
-        raise ValueError(f"{submitted} is not a folder: give the folder that holds STUDENT/{week}/{week}.ipynb")
+        raise ValueError(f"{submitted} is not a folder: pass the folder that contains STUDENT/{week}/{week}.ipynb")
     return sorted(path.name for path in Path(submitted).iterdir() if path.is_dir() and _may_hold(path / week))
 
 
 def _may_hold(folder: Path) -> bool:
     try:
         return folder.exists()
-    except OSError:  # it may not be looked into, which reading it will say
+    except OSError:  # no permission to look inside; reading it will report that
         return True
 
 
@@ -79,11 +79,11 @@ def grade(
 ) -> list[SubmissionRecord]:
     """Judge the submissions of a week, several at a time, and write one verdict file each.
 
-    `seed` draws the inputs of a regrade again; by default every run draws new ones. A run that was killed is taken up
-    again: submissions that it has judged, and that have not changed, are not judged twice. `scheduler` names a Dask
-    cluster. `done` is called after each, `then` once with the verdicts by student, which are also returned: it
-    publishes, and the run has ended when it returns. Raises ValueError for an unknown week or folder, or while another
-    run writes.
+    `seed` reproduces the inputs of an earlier run; by default every run draws new ones. A run that was killed is
+    resumed: submissions that it already judged, and that have not changed, are not judged again. `scheduler` is the
+    address of a Dask cluster. `done` is called after each submission. `then` is called once with all verdicts, sorted
+    by student, which are also returned: it publishes them, and the run counts as finished when it returns. Raises
+    ValueError for an unknown week or folder, or while another run is writing.
     """
     week = notebooks.find_week(week, root)
     names = sorted(set(students)) if students is not None else students_in(submitted, week)
@@ -102,7 +102,7 @@ def grade(
                 keep(earlier)
             else:
                 rest.append(dossier)
-        threads = max(1, min(workers or (os.cpu_count() or 1) + 1, len(rest)))  # one waits for the kernel at a time
+        threads = max(1, min(workers or (os.cpu_count() or 1) + 1, len(rest)))  # one more, as one waits for the kernel
         for dossier, judged in judge_all(rest, chosen, workers=threads, scheduler=scheduler) if rest else ():
             keep(_recorded(dossier, judged, chosen, root))
         found = [results[name] for name in names]
@@ -111,7 +111,7 @@ def grade(
 
 
 def stale(week: str, submitted: Path, root: Path = ROOT) -> dict[str, str]:
-    """The students of a week whose submission has no verdict that holds, and why."""
+    """Return the students of a week whose submission has no valid verdict, and why."""
     if not Path(submitted).is_dir():
         return {}
     unended = unended_run(week, root)
@@ -125,7 +125,7 @@ def stale(week: str, submitted: Path, root: Path = ROOT) -> dict[str, str]:
 
 
 def _opened(student: str, week: str, submitted: Path, root: Path) -> tuple[Dossier, Judged | None]:
-    """A submission as data; whatever fails while it is read becomes its own verdict."""
+    """Read a submission as data; a failure to read it becomes its verdict."""
     try:
         return open_dossier(student, week, submitted, root), None
     except Exception as error:
@@ -138,8 +138,8 @@ def _nothing_of(student: str, week: str) -> Dossier:
 
 
 def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> SubmissionRecord:
-    """Write the verdicts of a submission; whatever fails is its own verdict. A file that cannot be written is a fault
-    of the machine: the points are not lost for good."""
+    """Write the verdicts of a submission; a failure becomes its verdict. If the file cannot be written, that counts as
+    a fault of the machine, so the points are not lost for good."""
     try:
         verdicts = verdicts_of(dossier, judged, seed)
         exhibits.write(judged.exhibits, exhibits.file_of(verdict_file(dossier.student, dossier.week, root)))
@@ -153,13 +153,13 @@ def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> Submis
 
 
 def grade_one(student: str, week: str, submitted: Path, judge: Judge, seed: int, root: Path = ROOT) -> SubmissionRecord:
-    """Judge one submission with a judge of the caller's, and write nothing."""
+    """Judge one submission with the caller's judge, and write nothing."""
     dossier = open_dossier(student, notebooks.find_week(week, root), submitted, root)
     return verdicts_of(dossier, judge_dossier(dossier, judge, seed), seed)
 
 
 def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> SubmissionRecord:
-    """The content of a verdict file: points and sentences, and all that is needed to reach them again."""
+    """Return the content of a verdict file: points, sentences, and everything needed to reproduce them."""
     content = {
         "student": dossier.student,
         "assignment": dossier.week,

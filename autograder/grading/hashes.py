@@ -1,4 +1,4 @@
-"""What a verdict rests on, as SHA-256 hashes, so that a change of any of it can be seen later."""
+"""SHA-256 hashes of everything that determines a verdict, so that later changes are detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GRADER = Path(__file__).resolve().parents[1]
 
 
 def checks_hash(week: str) -> str:
-    """One hash over the source of a week's checks and of the judge: file names and bytes, by name."""
+    """Return one hash of the source of a week's checks and of the judge: file names and contents, sorted by name."""
     own = (GRADER / "weeks").glob(f"{week.split('_', maxsplit=1)[0]}_*/*.py")
     shared = (GRADER / "checks").glob("*.py")
     whole = hashlib.sha256()
@@ -22,7 +22,7 @@ def checks_hash(week: str) -> str:
 
 
 def file_hash(path: Path) -> str:
-    """The hash of a file's bytes; empty where there is no regular file."""
+    """Return the hash of a file's bytes, or an empty string if it is not a regular file."""
     if path.is_symlink() or not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -30,12 +30,12 @@ def file_hash(path: Path) -> str:
 
 
 def sealed(verdicts: dict[str, Any]) -> dict[str, Any]:
-    """Verdicts with a hash over themselves: an edit by hand shows. Not a signature: whoever edits can seal again."""
+    """Add a hash that reveals manual edits. It is not a signature: anyone who edits the file can compute a new hash."""
     return verdicts | {"seal": _seal(verdicts)}
 
 
 def is_sealed(verdicts: dict[str, Any]) -> bool:
-    """Whether verdicts are as they were when they were sealed."""
+    """Return whether verdicts are unchanged since they were sealed."""
     return verdicts.get("seal") == _seal({key: value for key, value in verdicts.items() if key != "seal"})
 
 

@@ -1,6 +1,6 @@
-"""Our part in nbgrader's steps: verdicts become points and feedback, and no notebook is ever executed.
+"""Our preprocessors for nbgrader: they turn verdicts into points and feedback, and never execute a notebook.
 
-nbgrader_config.py names the three preprocessors; `publishing` and the buttons of the formgrader run the same steps.
+nbgrader_config.py lists the three preprocessors; `publishing` and the formgrader's buttons run the same steps.
 """
 
 import math
@@ -22,22 +22,22 @@ from autograder.judging.judge import clean
 from autograder.reading import ingest
 from autograder.reading.dossier import dossier_of
 
-MOST_SHOWN = 30_000  # characters of a cell that a feedback page shows
-NO_VERDICT = "Not graded: there is no verdict for this exercise, which counts as 0 until `autograder grade` gives one."
+MOST_SHOWN = 30_000  # characters per cell on a feedback page
+NO_VERDICT = "Not graded: this exercise has no verdict. It counts as 0 until `autograder grade` is run."
 
 
 class RestoreNotebook(NbGraderPreprocessor):
-    """Replace a submitted notebook by our own copy with the student's answers in it (for the formgrader's button)."""
+    """Replace a submitted notebook with our own copy that has the student's answers (for the formgrader's button)."""
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
-        names, root = resources["nbgrader"], Path.cwd()  # nbgrader works in the course's root
+        names, root = resources["nbgrader"], Path.cwd()  # nbgrader runs in the course's root
         cells = ingest.parse(nbformat.writes(nb).encode("utf-8", "replace"))
         submission = ingest.take_cells(cells, names["student"], names["assignment"], root)
         return clean_copy(submission, root), resources
 
 
 def clean_copy(submission: ingest.Submission, root: Path) -> NotebookNode:
-    """Our own notebook with the student's answers, and their digest: only a verdict on these answers gives points."""
+    """Return our notebook with the student's answers, and their digest: only verdicts on these answers give points."""
     notebook = ingest.restore(submission, root)
     notebook.metadata["digest"] = dossier_of(submission, root).digest
     return notebook
@@ -46,8 +46,8 @@ def clean_copy(submission: ingest.Submission, root: Path) -> NotebookNode:
 class ImportVerdict(NbGraderPreprocessor):
     """Write each verdict into the output of its check, where nbgrader looks for points; nothing is executed.
 
-    A code cell that the instructor grades gets what it showed in the sandbox. A verdict on other answers than those of
-    this notebook gives no points, and a sentence.
+    A code cell that the instructor grades gets the output it had in the sandbox. A verdict on different answers than
+    those in this notebook gives no points, and a sentence says so.
     """
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
@@ -88,9 +88,9 @@ def verdict_of(found: verdict_files.Standing, exercise: str, max_points: float, 
 
 
 class FeedbackTable(NbGraderPreprocessor):
-    """Collect what each graded cell got and what was said about it, for the feedback page.
+    """Collect points and comments of each graded cell for the feedback page.
 
-    `rows` stand in its table, `row_of` finds the one of an answer's cell, or of its check's.
+    `rows` are the rows of its table; `row_of` maps the cell id of an answer, or of its check, to the row.
     """
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
@@ -103,18 +103,18 @@ class FeedbackTable(NbGraderPreprocessor):
         names["num_right"] = sum(row["state"] == "right" for row in names["rows"])
         names["num_waiting"] = sum(row["state"] == "waits" for row in names["rows"])
         names["notes"] = list(nb.metadata.get("notes", []))
-        for cell in nb.cells:  # colouring megabytes takes minutes
+        for cell in nb.cells:  # highlighting megabytes takes minutes
             cell.source = clean(cell.source.expandtabs(), MOST_SHOWN)
         return nb, resources
 
 
 def _feedback_row(cell: NotebookNode, gradebook: Gradebook, names: dict) -> dict:
-    """Say what one graded cell got; a written answer without a score waits for the instructor."""
+    """Describe the result of one graded cell; a written answer without a score is waiting for the instructor."""
     marks = cell.metadata.nbgrader
     grade = gradebook.find_grade(marks.grade_id, names["notebook"], names["assignment"], names["student"])
     waits = is_solution(cell) and grade.auto_score is None and grade.manual_score is None
     if waits:
-        text = "waits for the instructor"
+        text = "waiting for the instructor"
     elif not is_solution(cell):
         text = next((output.text for output in cell.outputs if output.output_type == "stream"), "")
     elif grade.manual_score is None:
@@ -137,6 +137,6 @@ def _state(score: float, most: float) -> str:
 
 
 def _title(notebook: NotebookNode) -> str:
-    """The first heading of a notebook."""
+    """Return the first heading of a notebook."""
     lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.split("\n"))
     return next((line.removeprefix("# ").strip() for line in lines if line.startswith("# ")), "")

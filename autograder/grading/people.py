@@ -1,4 +1,4 @@
-"""Names of students in the gradebook, which formgrader shows; a student who has one there keeps it."""
+"""Names of students in the gradebook, as shown by formgrader. An existing name is never changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def enter_name(db_url: str, student: Student, folder: Path) -> None:
 
 
 def name_of(student: Student, folder: Path) -> tuple[str, str]:
-    """First and last name. Canvas's file names join them, so only Moodle's can be split."""
+    """Return first and last name. Canvas joins them in its file names, so only Moodle's can be split."""
     collected = read_collected(folder)
     from_moodle = collected["name"] if collected is not None and collected["lms"] == "moodle" else ""
     name = student.name if student.name not in ("", student.student) else from_moodle

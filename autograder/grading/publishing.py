@@ -1,6 +1,6 @@
-"""A class's verdicts into nbgrader's gradebook and onto feedback pages, without ever executing a notebook.
+"""Write a class's verdicts to nbgrader's gradebook and to feedback pages, without ever executing a notebook.
 
-Each submission is read as data; nbgrader files our clean copy of it, and writes the page.
+Each submission is read as data; nbgrader processes our clean copy of it and writes the page.
 """
 
 import re
@@ -30,7 +30,7 @@ from autograder.reading.names import printable
 
 @dataclass(frozen=True)
 class Published:
-    """What became of one student: the feedback page, or the sentence that says why there is none."""
+    """The result for one student: the feedback page, or a sentence that says why there is none."""
 
     student: str
     page: Path | None
@@ -46,9 +46,9 @@ def publish(
 ) -> list[Published]:
     """Import the verdicts of these students into the gradebook and write their feedback pages.
 
-    `due`, with its zone, becomes the gradebook's due date; without it the one that stands there stays. One student's
-    problem never ends the batch. Only one process may publish at a time (the gradebook is SQLite).
-    Raises ValueError when the week's own cells no longer fit the gradebook.
+    `due`, with its time zone, becomes the gradebook's due date; without it, the existing one is kept. A problem with
+    one student never ends the batch. Only one process may publish at a time (the gradebook is SQLite).
+    Raises ValueError when the week's own cells no longer match the gradebook.
     """
     enter(week, course_root, due)
     return publish_entered(week, students, course_root, submitted)
@@ -57,8 +57,8 @@ def publish(
 def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> None:
     """Enter the week's cells, points and due date into the gradebook, as nbgrader's `generate_assignment` does.
 
-    Call it before a class is judged. Raises ValueError when the gradebook cannot be written, or when it holds grades
-    under other cells.
+    Call this before judging a class. Raises ValueError when the gradebook cannot be written, or when it contains grades
+    for different cells.
     """
     root = Path(course_root).resolve()
     config, week = load_config(root), notebooks.find_week(week, root)
@@ -72,7 +72,7 @@ def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> N
 def publish_entered(
     week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None
 ) -> list[Published]:
-    """As `publish`, after `enter`. Raises ValueError when the gradebook fails meanwhile."""
+    """Publish after `enter` has run. Raises ValueError when the gradebook fails in the meantime."""
     root = Path(course_root).resolve()
     config, week = load_config(root), notebooks.find_week(week, root)
     folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
@@ -85,7 +85,7 @@ def publish_entered(
 
 @dataclass(frozen=True)
 class _Desk:
-    """The students of a week share folders, the open gradebook, and nbgrader's steps."""
+    """Resources shared by all students of a week: folders, the open gradebook, and nbgrader's steps."""
 
     week: str
     root: Path
@@ -99,10 +99,10 @@ class _Desk:
 
 
 def _steps(week: str, config: Config, clean: str) -> Iterator[StudentStep]:
-    """nbgrader's Autograde, which reads our clean copies, and its GenerateFeedback."""
+    """Set up nbgrader's Autograde, which reads our clean copies, and its GenerateFeedback."""
     settings = deepcopy(config)
     settings.CourseDirectory.update(assignment_id=week, submitted_directory=clean)
-    settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # it is clean already
+    settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # our copy is already clean
     for kind in (Autograde, GenerateFeedback):
         yield StudentStep(kind(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
 
@@ -119,18 +119,18 @@ def _publish_one(student: str, desk: _Desk) -> Published:
             people.enter_name(names.db_url, desk.names.of(student), desk.submitted / student / week)
         with desk.connection.begin():
             desk.feedback.run(student)
-    except Exception as error:  # whatever nbgrader trips over, the other students get their pages
+    except Exception as error:  # whatever goes wrong here, the other students still get their pages
         if sentence := gradebook.trouble(names.db_url, error):
-            raise ValueError(f"{week} is not published as a whole: {sentence}; nothing is judged twice") from error
+            raise ValueError(f"{week} was only partly published: {sentence}; nothing is judged twice") from error
         return Published(student, None, f"no feedback could be written: {printable(str(error))}")
     return Published(student, desk.root / names.feedback_directory / student / week / f"{week}.html")
 
 
 def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:
-    """Put what nbgrader may read into `clean`: our notebook with the answers, when it was handed in, and its secret.
+    """Write what nbgrader may read to `clean`: our notebook with the answers, its submission time, and its secret.
 
-    The secret names the feedback page in the exchange, where only the student who handed in can find it. A submission
-    that came another way has none, and gets one that nobody knows: where one is missing nbgrader releases no page.
+    The secret names the feedback page in the exchange, so that only the student who submitted can find it. A submission
+    that arrived another way gets a random secret that nobody knows, because nbgrader releases no page without one.
     """
     source, folder = submitted / submission.student / submission.week, clean / submission.student / submission.week
     folder.mkdir(parents=True)
@@ -139,7 +139,7 @@ def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path
         try:
             text = ingest.read_regular_file(source / name, submitted).decode().strip()
             check(text)
-        except Exception:  # none, a link, or not what it says
+        except Exception:  # missing, a link, or malformed
             continue
         (folder / name).write_text(text)
     if not (folder / "submission_secret.txt").exists():

@@ -1,4 +1,4 @@
-"""A verdict's text in the parts that a feedback page shows: what is wrong, where exactly, and what helps."""
+"""Split a verdict's text into the parts of a feedback page: sentences, details, hint, and what was right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HINT, _RIGHT = "Hint: ", "Right: "
 
 @dataclass(frozen=True)
 class Told:
-    """`sentences` say what was seen; `detail` is the whole where lines follow: who waits for whom, a traceback."""
+    """`sentences` say what was seen. `detail` is the full text if more lines follow: a wait graph or a traceback."""
 
     sentences: list[str]
     detail: str = ""
@@ -19,7 +19,7 @@ class Told:
 
 
 def told(text: str) -> Told:
-    """Take a verdict's text apart; of a traceback, its last line is a sentence."""
+    """Split a verdict's text; the last line of a traceback becomes a sentence."""
     lines = [line for line in text.split("\n") if line.strip()]
     hint = next((line.removeprefix(_HINT) for line in lines if line.startswith(_HINT)), "")
     right = next((line.removeprefix(_RIGHT) for line in lines if line.startswith(_RIGHT)), "")

@@ -1,4 +1,4 @@
-"""Terminal output of grading: a progress bar, the class as a table, the reason why no grades can be given here."""
+"""Terminal output of grading: a progress bar, the class as a table, and why grading is refused here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograder.terminal import console
 
 
 class Bar:
-    """A progress bar over submissions, with the time that is left."""
+    """A progress bar over submissions, with the estimated time left."""
 
     def __init__(self, total: int) -> None:
         columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -31,12 +31,12 @@ class Bar:
         self._progress.stop()
 
     def step(self, verdicts: SubmissionRecord) -> None:
-        """One submission is done."""
+        """Advance by one submission."""
         self._progress.advance(self._task)
 
 
 def print_class(verdicts: list[SubmissionRecord], strangers: Sequence[str] = ()) -> None:
-    """One line per student: points, the exercises that are not yet right; then what the instructor should look at."""
+    """Print one line per student with points and exercises not yet right, then what the instructor should look at."""
     title = f"{len(verdicts)} submission" + ("" if len(verdicts) == 1 else "s")
     table = Table("student", "points", "of", "not yet right", title=title)
     for one in verdicts:
@@ -49,26 +49,26 @@ def print_class(verdicts: list[SubmissionRecord], strangers: Sequence[str] = ())
     if faults:
         console.print(f"[bold]Grade again[/bold]: the machine failed while grading {faults}.")
     if marked:
-        console.print(f"[bold]Look at[/bold]: not judged, which counts as 0, though the machine works: {marked}.")
+        console.print(f"[bold]Look at[/bold]: not judged and scored 0, although the machine works: {marked}.")
     for sentence in strangers:
         console.print(escape(sentence))
 
 
 def _students_with(verdicts: list[SubmissionRecord], mark: str) -> str:
-    """The students of whom an exercise bears a mark."""
+    """Return the students who have an exercise with the given mark."""
     found = [one["student"] for one in verdicts if any(exercise.get(mark) for exercise in one["exercises"].values())]
     return escape(", ".join(found))
 
 
 def print_stale(week: str, reasons: Mapping[str, str]) -> None:
-    """Which submissions of a week are graded again, and why."""
+    """Print which submissions of a week are graded again, and why."""
     console.print(escape(f"{week}: {len(reasons)} to grade"))
     for student, reason in reasons.items():
         console.print(escape(f"  {student}: {reason}"))
 
 
 def publish(week: str, students: list[str], submitted: Path) -> None:
-    """Write gradebook and feedback pages of a week that has been entered, and say where they are."""
+    """Write the gradebook and feedback pages of a week that has been entered, and print where they are."""
     from autograder.grading import publishing
 
     published = publishing.publish_entered(week, students, submitted=submitted)
@@ -81,10 +81,10 @@ def publish(week: str, students: list[str], submitted: Path) -> None:
 
 
 def no_isolation() -> str:
-    """Why official grades are refused here, and what to do."""
+    """Explain why official grades are refused here, and what to do."""
     reasons = zygote.missing() or f"AUTOGRADER_LEVEL={zygote.level()} is set"
     return (
         f"This machine isolates submissions at level {zygote.level()} ({zygote.LEVELS[zygote.level()]}; {reasons}). "
-        f"Grades need level {zygote.OFFICIAL} or more: install bubblewrap and allow user namespaces, or install "
-        "podman or docker. To try answers out all the same: --self-check --no-publish."
+        f"Grades need level {zygote.OFFICIAL} or higher: install bubblewrap and allow user namespaces, or install "
+        "podman or docker. To try out answers without grading: --self-check --no-publish."
     )

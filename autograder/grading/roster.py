@@ -1,18 +1,18 @@
-"""One table of the class, with the name that each system uses for a student.
+"""A table of the class, with the name that each system uses for a student.
 
-autograder/students.csv has a line for each student. `student` is the name of the folder of their submissions; all other
-columns may be missing:
+autograder/students.csv has one line per student. `student` is the name of the folder with their submissions; all other
+columns are optional:
 
 name         the full name, shown in the gradebook and used to find the student in Moodle
 exchange     the Linux account, if it is not `student`
 canvas       the user's number in Canvas
 moodle       the full name in Moodle, if it is not `name`
-email        by which the LMS's table may name them
+email        if the LMS's table identifies students by it
 git          the login at the git server
 repository, branch      where their work is, for `autograder collect`
 section      a part of the class, for `--section`
 
-GitHub Classroom's table can be read too, and so can that of `nbgrader db student import`.
+GitHub Classroom's table and that of `nbgrader db student import` can be read too.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ COLUMNS = {
     "branch": ("branch",),
     "section": ("section",),
 }
-IDS = ("exchange", "canvas", "moodle", "git")  # by which a system names a student
+IDS = ("exchange", "canvas", "moodle", "git")  # columns with a system's own name for a student
 
 
 @dataclass(frozen=True)
 class Student:
-    """One line of the table; an empty text where it says nothing."""
+    """One line of the table; missing values are empty strings."""
 
     student: str
     name: str = ""
@@ -58,22 +58,22 @@ class Student:
 
 @dataclass(frozen=True)
 class Roster:
-    """The students of a table in its order, and sentences on lines that name nobody."""
+    """The students of a table in file order, and sentences about lines without a student name."""
 
     students: tuple[Student, ...] = ()
     problems: tuple[str, ...] = ()
 
     def of(self, student: str) -> Student:
-        """The line of a student; one that says nothing where there is none."""
+        """Return the line of a student, or an empty one."""
         return next((one for one in self.students if one.student == student), Student(student))
 
     def student_of(self, system: str, key: str) -> str:
-        """The student whom `system` ("exchange", "canvas", "moodle", "git") calls `key`; empty unless there is one."""
+        """Return the student whom `system` ("exchange", "canvas", "moodle", "git") calls `key`; "" unless just one."""
         found = [one.student for one in self.students if _same(system, getattr(one, system), key)]
         return found[0] if len(found) == 1 else ""
 
     def in_section(self, section: str) -> list[str]:
-        """The students of a section. Raises ValueError that lists the sections when there is no such one."""
+        """Return the students of a section. Raises ValueError that lists the sections if nobody is in this one."""
         found = [one.student for one in self.students if one.section == section]
         if not found:
             known = sorted({one.section for one in self.students if one.section})
@@ -83,17 +83,17 @@ class Roster:
 
 def _same(system: str, value: str, key: str) -> bool:
     if system == "exchange" or not value or not key:
-        return bool(key) and value == key  # an account is another one when a letter differs
+        return bool(key) and value == key  # Linux accounts are case-sensitive
     return value == key or folder_name(value).lower() == folder_name(key).lower()
 
 
 def path_of(root: Path) -> Path:
-    """Where a course keeps its table."""
+    """Return where a course stores its table."""
     return Path(root) / "autograder" / "students.csv"
 
 
 def of_course(root: Path) -> Roster:
-    """The table of a course; an empty one where there is none. Raises ValueError when a line cannot be used."""
+    """Return the table of a course, or an empty one. Raises ValueError when a line cannot be used."""
     path = path_of(root)
     if not path.exists():
         return Roster()
@@ -127,7 +127,7 @@ def read(path: Path) -> Roster:
     for number, row in enumerate(rows, start=2):
         values = {name: _first(row, columns) for name, columns in COLUMNS.items()}
         if not values["student"]:
-            problems.append(f"Line {number} names no student.")
+            problems.append(f"Line {number} has no student name.")
             continue
         values["name"] = values["name"] or _full_name(row) or values["student"]
         students.append(Student(**values | {"student": folder_name(values["student"])}))

@@ -1,5 +1,5 @@
-"""One open gradebook for a class. Each part of nbgrader's steps opens its own: ten for every student, and one
-transaction for every cell.
+"""Share one open gradebook for a whole class. By default each part of nbgrader's steps opens its own: ten per student,
+with one transaction per cell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ USERS: tuple[Any, ...] = (
 
 @contextmanager
 def shared_gradebook(db_url: str) -> Iterator[Connection]:
-    """Give every user of a gradebook the same connection. Nothing is written but in a transaction of the caller's:
+    """Give every user of the gradebook the same connection. Nothing is written outside the caller's transaction:
 
     >>> with shared_gradebook(db_url) as connection, connection.begin():
     ...     step.run("ada")

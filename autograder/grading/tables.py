@@ -1,4 +1,4 @@
-"""The points of a class as a table: what `--json` writes, and WEEK.csv."""
+"""The points of a class as a table, for `--json` and WEEK.csv."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autograder.reading.names import cell
 
 
 def summary(verdicts: Sequence[SubmissionRecord]) -> list[dict[str, Any]]:
-    """What `--json` writes: per student, per exercise: points, max, text."""
+    """Return the content of `--json`: for each student and exercise, points, max and text."""
     return [
         {
             "student": one["student"],
@@ -28,7 +28,7 @@ def summary(verdicts: Sequence[SubmissionRecord]) -> list[dict[str, Any]]:
 
 
 def write_class(week: str, now: Sequence[SubmissionRecord], path: Path, root: Path) -> None:
-    """One line per student who has a verdict, of this run or an earlier one; written whole or not at all."""
+    """Write one line per student who has a verdict from this run or an earlier one; the write is atomic."""
     by_student = {one["student"]: one for one in [*read_class(week, root), *now]}
     draft = path.with_suffix(".csv.part")
     write_csv([by_student[student] for student in sorted(by_student)], draft)
@@ -36,7 +36,7 @@ def write_class(week: str, now: Sequence[SubmissionRecord], path: Path, root: Pa
 
 
 def write_csv(verdicts: Sequence[SubmissionRecord], path: Path) -> None:
-    """One line per student, one column per exercise, points only; manual cells are in nbgrader's own export."""
+    """Write one line per student and one column per exercise, points only; nbgrader's own export has manual cells."""
     names = list(dict.fromkeys(name for one in verdicts for name in one["exercises"]))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

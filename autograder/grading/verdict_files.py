@@ -1,7 +1,7 @@
-"""The files of a grading run below autograder/verdicts/: one writer at a time, whole at any moment, taken up again.
+"""The files of a grading run in autograder/verdicts/: one writer at a time, atomic writes, and runs can be resumed.
 
 STUDENT/WEEK.json   the verdicts of a submission
-.run-WEEK.json      the seed of a run that has not ended, and the students who are still to be judged or published
+.run-WEEK.json      the seed of an unfinished run, and the students who are still to be judged or published
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ SubmissionRecord = dict[str, Any]
 
 
 def versions() -> dict[str, str]:
-    """The versions that a verdict rests on."""
+    """Return the versions of the packages that determine a verdict."""
     return {name: metadata.version(name) for name in ("sys602", "torch", "nbgrader")}
 
 
 def folder_of(root: Path) -> Path:
-    """Where the verdicts of a course lie."""
+    """Return where the verdicts of a course are stored."""
     return Path(root) / "autograder" / "verdicts"
 
 
 def verdict_file(student: str, week: str, root: Path) -> Path:
-    """The verdict file of a submission."""
+    """Return the verdict file of a submission."""
     return folder_of(root) / student / f"{week}.json"
 
 
 @contextmanager
 def only_writer(root: Path) -> Iterator[None]:
-    """Hold the verdicts of a course for this process; the lock goes with the process, however it ends."""
+    """Lock the verdicts of a course for this process; the lock is released when the process ends, however it ends."""
     folder = folder_of(root)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another run writes to {folder}: wait until it has ended, or end it") from None
+            raise ValueError(f"another run writes to {folder}: wait until it has finished, or stop it") from None
         yield
 
 
 @contextmanager
 def run_of(week: str, students: Iterable[str], seed: int | None, root: Path, *, whole_class: bool) -> Iterator[int]:
-    """The seed of this run: the given one, or that of a run that did not end, or a new one.
+    """Yield the seed of this run: the given one, that of an unfinished run, or a new one.
 
-    A run of some students takes part in a run that did not end, and leaves the other students of it to be judged.
+    A run of some students joins an unfinished run, and leaves its other students to be judged later.
     """
     mark, mine = folder_of(root) / f".run-{week}.json", set(students)
     before, left = _unended(mark)
@@ -71,7 +71,7 @@ def run_of(week: str, students: Iterable[str], seed: int | None, root: Path, *, 
 
 
 def unended_run(week: str, root: Path) -> set[str]:
-    """The students of a run that was killed before they were judged and published."""
+    """Return the students of a killed run who were not yet judged and published."""
     return _unended(folder_of(root) / f".run-{week}.json")[1]
 
 
@@ -84,27 +84,27 @@ def _unended(mark: Path) -> tuple[int | None, set[str]]:
 
 
 def kept(dossier: Dossier, seed: int, root: Path) -> SubmissionRecord | None:
-    """The verdicts of an interrupted run, if they are of these answers, inputs and versions, and no machine failed."""
+    """Return the verdicts of an interrupted run if answers, inputs and versions match and the machine did not fail."""
     try:
         wanted = {"digest": dossier.digest, "seed": seed, "versions": versions(), "checks": checks_hash(dossier.week)}
         verdicts = json.loads(verdict_file(dossier.student, dossier.week, root).read_text(encoding="utf-8"))
         same = all(verdicts[name] == value for name, value in wanted.items()) and verdicts["level"] >= OFFICIAL
         failed = any(one["fault"] for one in verdicts["exercises"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # there is none, or it is of an older release
+        return None  # missing, or from an older release
     return verdicts if same and not failed else None
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The exercises of a verdict that holds for a submission as it is now, or the reason why none does."""
+    """The exercises of a verdict that is valid for the current submission, or the reason why none is."""
 
     exercises: dict[str, Any]
     reason: str = ""
 
 
 def standing(student: str, week: str, digest: str, root: Path) -> Standing:
-    """The verdict on exactly these answers (`Dossier.digest`); an older one, or another student's, never counts."""
+    """Return the verdict on exactly these answers (`Dossier.digest`), never an older one or another student's."""
     try:
         verdicts = json.loads(verdict_file(student, week, root).read_text(encoding="utf-8"))
         named, exercises = (verdicts["student"], verdicts["assignment"]), verdicts["exercises"]
@@ -114,7 +114,7 @@ def standing(student: str, week: str, digest: str, root: Path) -> Standing:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Standing({}, "the verdict file cannot be read")
     if named != (student, week) or not isinstance(exercises, dict):
-        return Standing({}, "the verdict file is not of this student and week")
+        return Standing({}, "the verdict file belongs to another student or week")
     if not digest or judged != digest:
         return Standing({}, "the submission has changed since it was judged")
     if not isinstance(isolation, int) or isolation < OFFICIAL:
@@ -123,14 +123,14 @@ def standing(student: str, week: str, digest: str, root: Path) -> Standing:
 
 
 def why_stale(dossier: Dossier, root: Path) -> str:
-    """Why a submission is to be graded again, as a sentence's end; empty when its verdict holds."""
+    """Return why a submission must be graded again, as the end of a sentence; empty when its verdict is valid."""
     found = standing(dossier.student, dossier.week, dossier.digest, root)
     failed = any(isinstance(one, dict) and one.get("fault") for one in found.exercises.values())
     return found.reason or ("the machine failed while it was judged" if failed else "")
 
 
 def write_verdicts(verdicts: SubmissionRecord, root: Path = ROOT) -> Path:
-    """Write a verdict file so that a kill leaves the old one or the new one, never half of one."""
+    """Write a verdict file atomically: a kill leaves either the old version or the new one."""
     path = verdict_file(verdicts["student"], verdicts["assignment"], root)
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, verdicts)
@@ -144,7 +144,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_class(week: str, root: Path) -> list[SubmissionRecord]:
-    """Every verdict file of a week, by student; a file that cannot be read is left out."""
+    """Return every verdict of a week, sorted by student; skip files that cannot be read."""
     found = []
     for path in sorted(folder_of(root).glob(f"*/{week}.json")):
         try:
@@ -157,5 +157,5 @@ def read_class(week: str, root: Path) -> list[SubmissionRecord]:
 
 
 def graded_weeks(root: Path) -> list[str]:
-    """The weeks that have verdicts of anybody, in order. `WEEK.exhibits.json`, beside a verdict, is not a week."""
+    """Return the weeks that have verdicts, in order. `WEEK.exhibits.json`, stored next to a verdict, is not a week."""
     return sorted({path.stem for path in folder_of(root).glob("*/*.json") if "." not in path.stem})

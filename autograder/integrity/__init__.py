@@ -1,1 +1,1 @@
-"""What a verdict rests on, the same verdict reached again, and answers that are suspiciously alike."""
+"""Audit a verdict, reproduce it, and find suspiciously similar answers."""

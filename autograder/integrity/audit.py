@@ -1,4 +1,4 @@
-"""What a verdict rests on, and whether it still does."""
+"""Show everything that determined a verdict, and what has changed since."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autograder.sandboxes.zygote import LEVELS
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that a verdict rests on: as it was recorded, as it is now (None: there is no now), what is wrong."""
+    """One fact about a verdict: its recorded value, its value now (None if it has none), and what is wrong."""
 
     name: str
     recorded: str
@@ -28,7 +28,7 @@ class Fact:
 
 
 def read_verdicts(student: str, week: str, root: Path = ROOT) -> tuple[Path, SubmissionRecord]:
-    """The verdict file of a student and its content. Raises ValueError when there is none, or a broken one."""
+    """Read a student's verdict file; return its path and content. Raises ValueError if it is missing or broken."""
     path = Path(root) / "autograder" / "verdicts" / student / f"{week}.json"
     try:
         verdicts = json.loads(path.read_text(encoding="utf-8"))
@@ -38,14 +38,14 @@ def read_verdicts(student: str, week: str, root: Path = ROOT) -> tuple[Path, Sub
     except FileNotFoundError:
         raise ValueError(f"{student} has no verdict for {week}: {path} does not exist") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a verdict file that can be read ({error}): grade {student} again") from None
+        raise ValueError(f"{path} is not a readable verdict file ({error}): grade {student} again") from None
     if not fits:
         raise ValueError(f"{path} is the verdict of another student or week: grade {student} again")
     return path, verdicts
 
 
 def audit(student: str, week: str, submitted: Path, root: Path = ROOT) -> list[Fact]:
-    """All that the verdict of a student rests on. Raises ValueError when there is no verdict."""
+    """Return everything that determined a student's verdict. Raises ValueError when there is no verdict."""
     week = notebooks.find_week(week, root)
     path, verdicts = read_verdicts(student, week, root)
     exercises = verdicts["exercises"].values()
@@ -63,7 +63,7 @@ def audit(student: str, week: str, submitted: Path, root: Path = ROOT) -> list[F
             "checks",
             verdicts.get("checks", ""),
             checks_hash(week),
-            "The checks or the judge have changed since: a new grade may differ.",
+            "The checks or the judge have changed since: grading again may give different points.",
         ),
         Fact("verdict file", file_hash(path), file_hash(path), edited),
     ]
@@ -76,19 +76,19 @@ def _versions(verdicts: dict[str, Any]) -> list[Fact]:
 
 
 def _submission(verdicts: dict[str, Any], student: str, week: str, submitted: Path, root: Path) -> list[Fact]:
-    """The answers as the judge reads them, the file on disk, and how it came."""
+    """Return facts about the answers as the judge reads them, the file on disk, and where it came from."""
     folder = Path(submitted) / student / week
     dossier = open_dossier(student, week, submitted, root)
     now = dossier.digest if dossier.found else ""
-    changed = "The submission on disk is not the one that was graded." if now else "There is no submission on disk."
+    changed = "The submission on disk has changed since it was graded." if now else "There is no submission on disk."
     if verdicts.get("submitted") is False:
-        changed = "Nothing was handed in when it was graded, and now there is a submission." if now else ""
+        changed = "Nothing had been submitted when it was graded, but now there is a submission." if now else ""
         return [Fact("answers", "not submitted", now, changed)]
     facts = [_compared("answers", verdicts.get("digest", ""), now, changed)]
     collected, file = read_collected(folder), file_hash(folder / f"{week}.ipynb")
     if collected is None:
         return [*facts, Fact("submitted file", "", file)]
-    edited = "The file is not the one that was collected."
+    edited = "The file has changed since it was collected."
     came = Fact("collected from", f"{collected['lms']}: {collected['file']}{' (LATE)' if collected['late'] else ''}")
     return [*facts, _compared("submitted file", collected["sha256"], file, edited), came]
 

@@ -19,7 +19,7 @@ SUBMITTED = Path("autograder/submitted")
 
 @app.command()
 def audit(student: Student, week: Week, submitted: Submitted = SUBMITTED, as_json: Json = False) -> None:
-    """Print what a verdict rests on; status 1 if something is no longer as it was."""
+    """Print what determined a verdict; exit status 1 if something has changed since."""
     from autograder.integrity import reports
     from autograder.integrity.audit import audit as look
 
@@ -36,7 +36,7 @@ def audit(student: Student, week: Week, submitted: Submitted = SUBMITTED, as_jso
 
 @app.command()
 def replay(student: Student, week: Week, submitted: Submitted = SUBMITTED) -> None:
-    """Judge a submission again with the recorded seed; status 1 if points changed. Nothing is written."""
+    """Judge a submission again with the recorded seed; exit status 1 if points changed. Nothing is written."""
     from autograder.integrity import reports
     from autograder.integrity.replay import replay as again
     from autograder.judging.judge import Judge
@@ -52,7 +52,7 @@ def replay(student: Student, week: Week, submitted: Submitted = SUBMITTED) -> No
 
 @app.command()
 def similarity(week: Week, submitted: Submitted = SUBMITTED, as_json: Json = False) -> None:
-    """Report pairs of submissions whose answers are suspiciously alike: leads for a human, not verdicts."""
+    """Report pairs of submissions with suspiciously similar answers: leads for a human, not verdicts."""
     from autograder.authoring import notebooks
     from autograder.grading import grade
     from autograder.integrity import reports

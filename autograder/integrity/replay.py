@@ -1,4 +1,4 @@
-"""Judge a submission again with the inputs of its verdict."""
+"""Judge a submission again with the same inputs as its verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograder.reading.dossier import open_dossier
 
 @dataclass(frozen=True)
 class Change:
-    """The points of one exercise, as they stand in the verdict and as they come now; None where there is none."""
+    """The points of one exercise in the verdict and now; None if it has none."""
 
     exercise: str
     was: float | None
@@ -31,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Replay:
-    """All exercises of a submission, judged again, and sentences on what is not as it was."""
+    """All exercises of a submission, judged again, and sentences about what has changed."""
 
     changes: list[Change]
     notes: list[str]
@@ -43,7 +43,7 @@ class Replay:
 
 
 def replay(student: str, week: str, submitted: Path, judge: Judge, root: Path = ROOT) -> Replay:
-    """Judge what is on disk now with the recorded seed; nothing is written.
+    """Judge the current submission with the recorded seed; nothing is written.
 
     Raises ValueError when there is no verdict or no submission.
     """
@@ -55,7 +55,7 @@ def replay(student: str, week: str, submitted: Path, judge: Judge, root: Path = 
     judged = submission.judge_dossier(dossier, judge, int(verdicts["seed"]))
     notes = []
     if dossier.digest != verdicts.get("digest"):
-        notes.append("The submission on disk is not the one that was graded.")
+        notes.append("The submission on disk has changed since it was graded.")
     if judged.level != verdicts.get("level"):
         notes.append(f"It was graded at level {verdicts.get('level')} and is now judged at level {judged.level}.")
     before, after = verdicts["exercises"], {one.exercise: one for one in judged.verdicts}
@@ -64,7 +64,7 @@ def replay(student: str, week: str, submitted: Path, judge: Judge, root: Path = 
             exercise,
             before[exercise]["points"] if exercise in before else None,
             after[exercise].points if exercise in after else None,
-            after[exercise].text if exercise in after else "This exercise has no check any more.",
+            after[exercise].text if exercise in after else "This exercise no longer has a check.",
             after[exercise].fault if exercise in after else False,
         )
         for exercise in {**before, **after}

@@ -1,4 +1,4 @@
-"""What `autograder audit`, `replay` and `similarity` print."""
+"""Print the reports of `autograder audit`, `replay` and `similarity`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from autograder.integrity.similarity import LEAST_PERCENT, LEAST_SHARED, NOTE, R
 from autograder.judging.judge import clean
 from autograder.terminal import console
 
-SHOWN_LINES = 4  # of a common fragment; --json has all
+SHOWN_LINES = 4  # lines per common fragment; --json has all
 
 
 def print_audit(student: str, facts: Sequence[Fact]) -> None:
-    """One line per fact, then what is no longer as it was."""
-    table = Table("the verdict rests on", "recorded", "now", title=escape(student))
+    """Print one line per fact, then what has changed."""
+    table = Table("fact", "recorded", "now", title=escape(student))
     for fact in facts:
         now = "" if fact.now is None else "the same" if fact.now == fact.recorded else _cell(fact.now) or "–"
         table.add_row(fact.name, _cell(fact.recorded) or "–", now)
     console.print(table)
     problems = [fact.problem for fact in facts if fact.problem]
-    for problem in problems or ["All is as it was: the submission on disk is the one that was graded."]:
+    for problem in problems or ["Nothing has changed since the submission was graded."]:
         print(problem)
 
 
 def print_replay(student: str, result: Replay) -> None:
-    """One line per exercise: points then and now."""
-    table = Table("exercise", "was", "now", "", title=f"{escape(student)}, judged again")
+    """Print one line per exercise: points then and now."""
+    table = Table("exercise", "before", "now", "", title=f"{escape(student)}, judged again")
     for change in result.changes:
         was, now = ("–" if points is None else f"{points:g}" for points in (change.was, change.now))
         table.add_row(change.exercise, was, now, "" if change.is_same else _cell(change.text))
@@ -45,7 +45,7 @@ def print_replay(student: str, result: Replay) -> None:
 
 
 def print_similarity(report: Report) -> None:
-    """One line per pair, then what was compared, and what the table is not."""
+    """Print one line per pair, then what was not compared, and how not to read the table."""
     table = Table("pair", "exercise", "per cent", "own tokens", show_lines=True)
     table.add_column("longest common fragment", overflow="fold", ratio=1)
     for pair in report.pairs:
@@ -61,19 +61,19 @@ def print_similarity(report: Report) -> None:
     if report.pairs:
         console.print(table)
     else:
-        print(f"No pair shares {LEAST_SHARED:.0f} tokens of its own and {LEAST_PERCENT:.0f} per cent of an answer.")
+        print(f"No pair shares {LEAST_SHARED:.0f} original tokens and {LEAST_PERCENT:.0f} percent of an answer.")
     counts = report.num_answers
     short = [f"{_short(name)} {count} of {counts[name]}" for name, count in report.num_too_short.items() if count]
     if short:
-        print(f"Too close to what was given, or too short, to be compared: {', '.join(short)}.")
+        print(f"Too short, or too close to the given code, to be compared: {', '.join(short)}.")
     print(NOTE)
 
 
 def _short(exercise: str) -> str:
-    """An exercise without its week."""
+    """Return an exercise's name without its week."""
     return exercise.split(".", maxsplit=1)[-1]
 
 
 def _cell(text: str) -> str:
-    """A text that may hold a student's own words, for the terminal."""
+    """Make a text that may contain a student's own words safe for the terminal."""
     return escape(clean(text))

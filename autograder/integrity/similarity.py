@@ -1,7 +1,7 @@
-"""Pairs of submissions whose answers are more alike than the exercise makes them: leads for a human, not verdicts.
+"""Find pairs of submissions that are more similar than the exercise requires: leads for a human, not verdicts.
 
-What the students were given (the stub, the notebook's own cells) and what the reference solutions say counts nothing;
-what much of the class has counts little. Of the rest, rapidfuzz finds the runs of tokens that two answers share.
+Text that students were given (the stub, the notebook's own cells) and text in the reference solutions has weight 0;
+text that much of the class shares has little weight. rapidfuzz then finds the runs of tokens that two answers share.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from autograder.authoring.course import ROOT
 from autograder.integrity.tokens import Token, code_tokens, text_tokens
 from autograder.reading import ingest
 
-RUN = 8  # tokens that are compared as one; `dist.get_rank(group)` is six
-LEAST_SHARED = 20.0  # weighted tokens: what is shorter, two students write alone
+RUN = 8  # tokens per n-gram; `dist.get_rank(group)` has six tokens
+LEAST_SHARED = 20.0  # weighted tokens; two students can write a shorter match independently
 LEAST_PERCENT = 70.0
-SMALL_CLASS = 8  # answers; in fewer, nothing is common enough to count less
+SMALL_CLASS = 8  # answers; with fewer, common code keeps its full weight
 EXTRA = "own cells"
 NOTE = (
-    "Leads for a human, not verdicts: read both answers, and ask both students, before you think of anything. "
-    "Students who learn together, or from one page, write alike."
+    "Leads for a human, not verdicts: read both answers, and ask both students, before you draw any conclusion. "
+    "Students who study together, or from the same page, write similar code."
 )
 Grams = Counter[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two answers that are alike: `percent` of what is the shorter one's own, `shared` tokens of it."""
+    """Two similar answers: they share `shared` weighted tokens, `percent` of the shorter answer's original tokens."""
 
     first: str
     second: str
@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Report:
-    """The pairs, most shared first, and how many answers hold too little of their own to be compared, by exercise."""
+    """The pairs, most shared first, and how many answers per exercise have too few original tokens to compare."""
 
     pairs: list[Pair]
     num_answers: dict[str, int]
@@ -55,7 +55,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer, as two streams of tokens: of its syntax tree (None if it does not parse) and of its text."""
+    """One answer as two token streams: of its syntax tree (None if it does not parse) and of its text."""
 
     student: str
     source: str
@@ -65,7 +65,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Stream:
-    """The tokens of an answer with what each counts, from 0 (forced) to 1 (its own)."""
+    """The tokens of an answer with their weights, from 0 (required by the exercise) to 1 (the student's own)."""
 
     answer: Answer
     tokens: list[Token]
@@ -74,12 +74,12 @@ class _Stream:
 
     @property
     def own(self) -> float:
-        """Weighted tokens in all."""
+        """The sum of the weights."""
         return sum(self.weights)
 
 
 def compare_week(week: str, submitted: Path, students: Sequence[str], root: Path = ROOT) -> Report:
-    """Compare the answers of a week, exercise by exercise; the students' own extra cells are compared as one more."""
+    """Compare the answers of a week per exercise, plus the students' extra cells, which count as one more exercise."""
     week = notebooks.find_week(week, root)
     cells = [cell for cell in notebooks.release(week, root).cells if cell.cell_type in ("code", "markdown")]
     answered = [cell for cell in cells if cell.metadata.get("nbgrader", {}).get("solution")]
@@ -100,12 +100,12 @@ def compare_week(week: str, submitted: Path, students: Sequence[str], root: Path
 
 
 def read_answer(student: str, source: str, code: bool = True) -> Answer:
-    """Turn a source into both streams."""
+    """Turn source code into both token streams."""
     return Answer(student, source, code_tokens(source) if code else None, text_tokens(source, code))
 
 
 def compare(answers: dict[str, list[Answer]], given: Sequence[Answer]) -> Report:
-    """Compare the answers of each exercise; `given` is what nobody had to think of: stubs, cells, references."""
+    """Compare the answers of each exercise; `given` is text that students did not write: stubs, cells, references."""
     pairs: list[Pair] = []
     short: dict[str, int] = {}
     forced = {tree: _count(_streams_of(given, tree)) for tree in (True, False)}
@@ -123,7 +123,7 @@ def compare(answers: dict[str, list[Answer]], given: Sequence[Answer]) -> Report
 
 
 def _compare(first: _Stream, second: _Stream, exercise: str) -> Pair | None:
-    """The pair, if enough of it is shared; None if not."""
+    """Return the pair if it shares enough, else None."""
     least = min(first.own, second.own)
     if least < LEAST_SHARED:
         return None
@@ -142,20 +142,20 @@ def _compare(first: _Stream, second: _Stream, exercise: str) -> Pair | None:
 
 
 def _shared(first: _Stream, second: _Stream, block: Opcode) -> float:
-    """What a run counts that both have."""
+    """Return the weight of a run that both answers have."""
     ours, theirs = first.weights[block.src_start : block.src_end], second.weights[block.dest_start : block.dest_end]
     return sum(map(min, ours, theirs))
 
 
 def _lines(stream: _Stream, begin: int, end: int) -> str:
-    """The lines of an answer that a run of its tokens comes from, as the student wrote them."""
+    """Return the lines of an answer that contain a run of its tokens, as the student wrote them."""
     numbers = sorted({token.line for token in stream.tokens[begin:end]} - {0})
     source = stream.answer.source.split("\n")
     return "\n".join(source[number - 1].strip() for number in numbers if number <= len(source))
 
 
 def _weigh(answers: Sequence[Answer], forced: Grams, tree: bool) -> list[_Stream | None]:
-    """What each token of each answer counts: nothing if a run with it is forced, little if much of the class has it."""
+    """Weigh each token of each answer: 0 if it is in a forced run, little if much of the class has that run."""
     streams = [answer.tree if tree else answer.text for answer in answers]
     common = _count(stream for stream in streams if stream is not None)
     size = sum(stream is not None for stream in streams)
@@ -175,7 +175,7 @@ def _weigh(answers: Sequence[Answer], forced: Grams, tree: bool) -> list[_Stream
 
 
 def rarity(num_answers: int, size: int) -> float:
-    """What a run counts that `num_answers` of `size` have: 1 for a pair alone, 0 for half of the class and more."""
+    """Return the weight of a run that `num_answers` of `size` have: 1 for just two, 0 for half of the class or more."""
     if size < SMALL_CLASS or num_answers <= 2:
         return 1.0
     return max(0.0, math.log(size / 2 / num_answers) / math.log(size / 4))
@@ -189,7 +189,7 @@ def _streams_of(answers: Iterable[Answer], tree: bool) -> Iterator[list[Token]]:
 
 
 def _count(streams: Iterable[list[Token]]) -> Grams:
-    """In how many streams each run stands."""
+    """Count in how many streams each run occurs."""
     return Counter(gram for stream in streams for gram in set(_grams([token.text for token in stream])))
 
 

@@ -1,8 +1,8 @@
-"""An answer as a stream of tokens that stays the same when names, comments, layout or harmless order change.
+"""Turn an answer into tokens that do not depend on names, comments, layout or harmless reordering.
 
-Code is parsed, never run. Names that the answer itself binds are all `v`, texts are all `'s'`, docstrings, imports and
-annotations are gone; `a += b` is `a = a + b`, operands of `+` and `*` and keyword arguments are sorted, and statements
-of which neither needs the other stand in one fixed order. What does not parse is compared as text.
+Code is parsed, never run. Names bound by the answer become `v`, strings become `'s'`, and docstrings, imports and
+annotations are removed; `a += b` becomes `a = a + b`, operands of `+` and `*` and keyword arguments are sorted, and
+independent statements are put in a fixed order. Code that does not parse is compared as text.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import re
 import warnings
 from dataclasses import dataclass
 
-MOST_LETTERS = 30_000  # of one answer; the rest is not compared
-MOST_SORTED = 100  # statements of one block; a longer one keeps its order
+MOST_LETTERS = 30_000  # per answer; the rest is not compared
+MOST_SORTED = 100  # statements per block; longer blocks keep their order
 WORD = re.compile(r"[^\W\d]\w*|\d+(?:\.\d+)?|[^\w\s]")
 NO_CODE = re.compile(r"#[^\n]*|(?P<text>'''(?s:.*?)'''|\"\"\"(?s:.*?)\"\"\"|'[^'\n]*'|\"[^\"\n]*\")")
 SWAPPABLE = (ast.Add, ast.Mult, ast.BitXor, ast.BitOr, ast.BitAnd)
@@ -26,25 +26,25 @@ QUIET = frozenset(
         *("get_rank", "get_world_size", "empty_like", "zeros_like", "new_empty", "numel", "clone", "cat"),
         *("flatten", "reshape", "view", "tensor_split", "chunk", "split"),
     )
-)  # calls that change nothing: what surrounds them may be swapped
+)  # calls without side effects: statements around them may be swapped
 
 
 @dataclass(frozen=True)
 class Token:
-    """One token of an answer, and the line of the answer that it comes from (1, 2, ...)."""
+    """One token of an answer, and the line it comes from (1, 2, ...)."""
 
     text: str
     line: int
 
 
 def code_tokens(source: str) -> list[Token] | None:
-    """The tokens of an answer's syntax tree; None when it is no Python."""
+    """Return the tokens of an answer's syntax tree, or None if it is not valid Python."""
     plain = "\n".join(
         "pass" if line.lstrip().startswith(("!", "%")) else line for line in source[:MOST_LETTERS].split("\n")
     )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a student's "\d" does not concern us
+            warnings.simplefilter("ignore")  # such as about a student's "\d"
             tree = ast.parse(plain)
             return _Writer(_bound(tree)).block(tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -52,7 +52,7 @@ def code_tokens(source: str) -> list[Token] | None:
 
 
 def text_tokens(source: str, code: bool = True) -> list[Token]:
-    """The words and signs of a written answer, or of code that does not parse."""
+    """Return the words and symbols of a written answer, or of code that does not parse."""
     text = source[:MOST_LETTERS]
     if code:
         text = NO_CODE.sub(lambda found: ("'s'" if found["text"] else "") + "\n" * found[0].count("\n"), text)
@@ -67,7 +67,7 @@ def text_tokens(source: str, code: bool = True) -> list[Token]:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Every name that the answer binds: variables, parameters, functions, classes."""
+    """Return every name that the answer binds: variables, parameters, functions, classes."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -80,13 +80,13 @@ def _bound(tree: ast.Module) -> set[str]:
 
 
 class _Writer:
-    """Writes a tree as tokens: a node's kind, its parts in order, and `)` where it has any."""
+    """Writes a tree as tokens: a node's kind, its parts in order, and `)` if it has any."""
 
     def __init__(self, bound: set[str]) -> None:
         self.bound = bound
 
     def block(self, statements: list[ast.stmt]) -> list[Token]:
-        """Statements in an order of their own: each as early as what it needs allows, the smaller text first."""
+        """Sort statements: each as early as its dependencies allow, ties broken by their text."""
         plain = _plain(statements)
         texts = [self.node(one) for one in plain]
         if len(plain) > MOST_SORTED:
@@ -144,7 +144,7 @@ class _Writer:
 
 
 class _Needs:
-    """What a statement reads, what it binds, and whether it does more than that."""
+    """The names that a statement reads and binds, and whether it has other effects."""
 
     def __init__(self, statement: ast.stmt, bound: set[str]) -> None:
         self.reads: set[str] = set()
@@ -163,7 +163,7 @@ class _Needs:
                 self.acts = self.acts or _called(node) not in QUIET
 
     def comes_after(self, earlier: _Needs) -> bool:
-        """Whether swapping the two could change something."""
+        """Return whether swapping the two could change the result."""
         return (
             (self.acts and earlier.acts)
             or bool(self.reads & earlier.binds)
@@ -178,7 +178,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _plain(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements without docstrings, imports and `pass`; `a, b = 1, 2` as two."""
+    """Return statements without docstrings, imports and `pass`; `a, b = 1, 2` becomes two statements."""
     kept: list[ast.stmt] = []
     for one in statements:
         if isinstance(one, ast.Import | ast.ImportFrom | ast.Pass):
@@ -190,7 +190,7 @@ def _plain(statements: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _one_by_one(assign: ast.Assign) -> list[ast.stmt]:
-    """`a, b = 1, 2` as two assignments; `a, b = b, a` stays as it is."""
+    """Split `a, b = 1, 2` into two assignments; `a, b = b, a` is left unchanged."""
     pair, value = assign.targets[0], assign.value
     if not (isinstance(pair, ast.Tuple) and isinstance(value, ast.Tuple) and len(pair.elts) == len(value.elts)):
         return [assign]

@@ -1,1 +1,1 @@
-"""The board of week 15: how fast each recipe is beside the reference, timed here, merged from files by instructors."""
+"""The board of week 15: recipe speeds relative to the reference, timed here, merged from instructors' files."""

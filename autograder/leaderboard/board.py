@@ -1,4 +1,4 @@
-"""Entries of the board: timed beside the reference, written to a file, merged from several files into one page."""
+"""Entries of the board: timed with the reference, written to a file, and merged from several files into one page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Race = Callable[[RaceEntry], Sequence[Lap]]
 
 @dataclass(frozen=True)
 class Entry:
-    """One student's place: best tokens per second of RUNS, and of the reference in the same minutes on this machine."""
+    """A student's entry: best tokens per second of RUNS, and the reference's in the same minutes on this machine."""
 
     student: str
     recipe: dict[str, object]
@@ -31,12 +31,12 @@ class Entry:
 
     @property
     def ratio(self) -> float:
-        """Times as fast as the reference; the only number that two machines can compare."""
+        """Speed relative to the reference; the only number that is comparable between machines."""
         return self.tokens_per_second / self.reference
 
 
 def timed(student: str, recipe: RaceEntry, race: Race) -> Entry:
-    """Race a recipe and the reference in turns, RUNS times; of each the best counts."""
+    """Race a recipe and the reference alternately, RUNS times each; keep the best result of each."""
     best = {"mine": 0.0, "reference": 0.0}
     lap: Lap | None = None
     for _ in range(RUNS):
@@ -52,13 +52,13 @@ def timed(student: str, recipe: RaceEntry, race: Race) -> Entry:
 
 
 def write(entries: Iterable[Entry], path: Path) -> None:
-    """A local file, one entry per line."""
+    """Write entries to a local file, one per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in entries), encoding="utf-8")
 
 
 def read(path: Path) -> list[Entry]:
-    """The entries of a file. Raises ValueError with its name and line where it is not one of ours."""
+    """Read the entries of a file. Raises ValueError with file name and line number for a malformed line."""
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -72,7 +72,7 @@ def read(path: Path) -> list[Entry]:
 
 
 def merged(files: Iterable[Sequence[Entry]]) -> list[Entry]:
-    """The latest entry of each student, the fastest first: by ratio, as machines differ."""
+    """Return each student's latest entry, fastest first, by ratio because machines differ."""
     latest: dict[str, Entry] = {}
     for entry in sorted((one for file in files for one in file), key=lambda one: one.time):
         latest[entry.student] = entry
@@ -80,7 +80,7 @@ def merged(files: Iterable[Sequence[Entry]]) -> list[Entry]:
 
 
 def page(entries: Sequence[Entry]) -> str:
-    """The board as a page of its own, without scripts."""
+    """Render the board as a standalone page without scripts."""
     rows = "".join(
         f"<tr><td>{place}</td><td>{html.escape(one.student)}</td><td>{one.ratio:.2f}×</td>"
         f"<td>{one.tokens_per_second:,.0f}</td><td>{one.reference:,.0f}</td><td>{one.peak_bytes / 1e3:,.0f} kB</td>"
@@ -95,8 +95,8 @@ def page(entries: Sequence[Entry]) -> str:
         '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Week 15: the board</title>\n'
         "<style>body{font:16px sans-serif;margin:2em}td,th{padding:.3em .8em;text-align:right}"
         "tr:nth-child(even){background:#f2f2f2}code{font-size:13px}</style>\n"
-        "<h1>Week 15: tokens per second under a cap of memory</h1>\n"
-        "<p>Best of three, in turns with the reference on the same machine. Tokens per second of two machines cannot "
-        "be compared, their ratios to the reference can. No point rests on a place.</p>\n"
+        "<h1>Week 15: tokens per second under a memory cap</h1>\n"
+        "<p>Best of three runs, alternating with the reference on the same machine. Tokens per second cannot be "
+        "compared between machines, but ratios to the reference can. No points depend on the ranking.</p>\n"
         f"<table><tr>{heads}</tr>\n{rows}</table></html>\n"
     )

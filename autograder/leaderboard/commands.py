@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="The board of week 15: recipes timed beside the reference, merged into one page.")
+app = typer.Typer(help="The board of week 15: recipes timed against the reference, merged into one page.")
 BOARD = Path("autograder/verdicts/leaderboard")
 
 
@@ -15,9 +15,9 @@ BOARD = Path("autograder/verdicts/leaderboard")
 def time_recipes(
     submitted: Annotated[Path, typer.Option(help="holds STUDENT/WEEK/WEEK.ipynb")] = Path("autograder/submitted"),
     student: Annotated[list[str] | None, typer.Option(help="only this student (may be repeated)")] = None,
-    out: Annotated[Path, typer.Option(help="the file of this machine's entries")] = BOARD / "entries.jsonl",
+    out: Annotated[Path, typer.Option(help="the file for this machine's entries")] = BOARD / "entries.jsonl",
 ) -> None:
-    """Race each recipe that keeps the cap: best of three, in turns with the reference. Nothing else should run."""
+    """Race recipes that keep the memory cap: best of three, alternating with the reference. Stop other programs."""
     import shardlab
     from shardlab.hybrid.race import race
 
@@ -49,10 +49,10 @@ def time_recipes(
 
 @app.command()
 def merge(
-    files: Annotated[list[Path], typer.Argument(help="files of entries, from one machine or several")],
+    files: Annotated[list[Path], typer.Argument(help="entry files, from one or several machines")],
     out: Annotated[Path, typer.Option(help="the page")] = BOARD / "board.html",
 ) -> None:
-    """Merge files of entries into one page: each student's latest, by the ratio to the reference."""
+    """Merge entry files into one page: each student's latest entry, sorted by its ratio to the reference."""
     from autograder.leaderboard import board
 
     try:
@@ -61,7 +61,7 @@ def merge(
         _fail(str(error))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(board.page(entries), encoding="utf-8")
-    typer.echo(f"{len(entries)} places: {out}")
+    typer.echo(f"{len(entries)} entries: {out}")
 
 
 def _fail(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""The recipes of a class: data from each submission, by way of the sandbox, as for a grade."""
+"""Read the recipes of a class: data from each submission, produced in the sandbox, as in grading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXERCISE, WEEK = CHECK.exercise, "week15_capstone_build"
 
 
 def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) -> RaceEntry:
-    """What a student handed in. Raises ValueError with the reason where it cannot race."""
+    """Return a student's submitted recipe. Raises ValueError with the reason if it cannot race."""
     answer = open_dossier(student, WEEK, submitted, root).answers.get(EXERCISE)
     if answer is None:
         raise ValueError("no answer")
@@ -31,7 +31,7 @@ def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) ->
 
 
 def problem_of(recipe: RaceEntry, seed: int) -> str | None:
-    """Why a recipe has no place on the board: the same as why it has no points."""
+    """Return why a recipe is not on the board; the same reasons cost it its points."""
     laps = laps_of(recipe, seed)
     if isinstance(laps, str):
         return laps

@@ -1,1 +1,1 @@
-"""Between the course and Canvas or Moodle: submissions in, points out, names hidden."""
+"""Exchange data with Canvas or Moodle: submissions in, points out, names hidden."""

@@ -1,7 +1,7 @@
-"""Names that say nothing, for graders who must not know whom they grade: the same for a student in every week.
+"""Anonymous names for graders who must not know whom they grade; a student keeps the same one in every week.
 
 An anonymous id is the start of an HMAC-SHA256 of the student's name, keyed with a file that only its owner can read.
-Without the key nobody can tell from a list of names who is who. Whoever has the key finds the way back.
+Without the key, nobody can map ids to names, even with a class list. With the key, anyone can.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 from autograder.reading import ingest
 
 KEY_BYTES = 32
-ID_LETTERS = 10  # 50 bits: among a thousand students, two share an id once in two billion courses
+ID_LETTERS = 10  # 50 bits: with 1,000 students, a collision occurs in one of two billion courses
 
 
 def read_key(path: Path) -> bytes:
-    """Read the key of a course; make one, readable by its owner alone, where there is none.
+    """Read the key of a course; create one, readable only by its owner, if it does not exist.
 
     Raises ValueError when others can read it or when it is not a key.
     """
@@ -39,22 +39,22 @@ def read_key(path: Path) -> bytes:
             mode, text = os.fstat(file.fileno()).st_mode, file.read(10 * KEY_BYTES)
         key = bytes.fromhex(text.strip())
     except (OSError, ValueError):
-        raise ValueError(f"{path} is not a key file: move it away, and a new one is made (with other ids)") from None
+        raise ValueError(f"{path} is not a key file: move it away to create a new one (the ids will change)") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(f"{path} can be read by others: run `chmod 600 {path}`; if others had it, make a new one")
+        raise ValueError(f"{path} can be read by others: run `chmod 600 {path}`; if others had it, create a new one")
     if len(key) != KEY_BYTES:
-        raise ValueError(f"{path} is not a key file: it must hold {KEY_BYTES} bytes in hexadecimal digits")
+        raise ValueError(f"{path} is not a key file: it must contain {KEY_BYTES} bytes in hexadecimal digits")
     return key
 
 
 def anonymous_id(student: str, key: bytes) -> str:
-    """The anonymous id of a student, such as `anon-7k2qf3m6xa`."""
+    """Return the anonymous id of a student, such as `anon-7k2qf3m6xa`."""
     digest = hmac.new(key, student.encode(), hashlib.sha256).digest()
     return f"anon-{base64.b32encode(digest).decode().lower()[:ID_LETTERS]}"
 
 
 def mapping(students: Iterable[str], key: bytes) -> dict[str, str]:
-    """Anonymous id of each student, by student. Raises ValueError if two share one."""
+    """Return {student: anonymous id}. Raises ValueError if two students share one."""
     ids = {student: anonymous_id(student, key) for student in sorted(students)}
     if len(set(ids.values())) != len(ids):
         raise ValueError("two students share an anonymous id: make a new key")
@@ -62,9 +62,9 @@ def mapping(students: Iterable[str], key: bytes) -> dict[str, str]:
 
 
 def copy_week(week: str, submitted: Path, target: Path, ids: dict[str, str]) -> list[str]:
-    """Copy the notebooks of a week to `target` under anonymous ids, and say what could not be copied.
+    """Copy the notebooks of a week to `target` under anonymous ids; return sentences about those that failed.
 
-    Only the notebook and its time are copied. What students have written into their cells stays as it is.
+    Only the notebook and its timestamp are copied. The text that students wrote in their cells is not changed.
     """
     problems = []
     for student, name in ids.items():

@@ -1,4 +1,4 @@
-"""Read an archive that strangers have filled: nothing is extracted, names are only read, sizes are bounded."""
+"""Read an untrusted archive: nothing is extracted, names are treated as plain text, and sizes are bounded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from types import TracebackType
 from autograder.reading.notebook_file import MAX_BYTES
 
 MOST_FILES = 20_000
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others can unpack megabytes from a single read
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # other methods can unpack megabytes in a single read
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of an archive; `problem` is the sentence that says why it must not be read, if it must not."""
+    """One file of an archive; if it must not be read, `problem` is a sentence that says why."""
 
     name: str
     info: zipfile.ZipInfo
@@ -26,7 +26,7 @@ class Entry:
 
     @property
     def written(self) -> datetime:
-        """The time that the archive gives, which has no zone and is taken as this machine's; in UTC."""
+        """The modification time in UTC; archives store no time zone, so this machine's is assumed."""
         try:
             return datetime(*self.info.date_time).astimezone(UTC)
         except (ValueError, OSError, OverflowError):
@@ -34,7 +34,7 @@ class Entry:
 
 
 class Archive:
-    """A zip file, opened for reading. Raises ValueError when it is not a zip file, or holds too many files."""
+    """A zip file opened for reading. Raises ValueError when it is not a zip file, or contains too many files."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -43,7 +43,7 @@ class Archive:
             raise ValueError(f"{path} cannot be opened as a zip file: {error}") from None
         if len(self._file.infolist()) > MOST_FILES:
             self._file.close()
-            raise ValueError(f"{path} holds more than {MOST_FILES:,} files: pass one assignment's download at a time")
+            raise ValueError(f"{path} contains more than {MOST_FILES:,} files: pass one assignment's download only")
 
     def __enter__(self) -> Archive:
         return self
@@ -52,18 +52,18 @@ class Archive:
         self._file.close()
 
     def entries(self) -> list[Entry]:
-        """Every file, in the archive's order, with what is wrong with it; folders are left out."""
+        """Return every file in the archive's order, with its problem if it has one; folders are omitted."""
         return [Entry(info.orig_filename, info, _problem(info)) for info in self._file.infolist() if not info.is_dir()]
 
     def read(self, entry: Entry) -> bytes:
-        """The bytes of one file. Raises ValueError with a sentence when they cannot or must not be read."""
+        """Return the bytes of one file. Raises ValueError with a sentence when they cannot or must not be read."""
         if entry.problem:
             raise ValueError(entry.problem)
         try:
             with self._file.open(entry.info) as file:
                 data = file.read(MAX_BYTES + 1)
                 if len(data) <= MAX_BYTES:
-                    file.read(1)  # the end is reached, and with it the checksum
+                    file.read(1)  # reading to the end verifies the checksum
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError) as error:
             raise ValueError(f"It is damaged in the zip file: {error}.") from None
         if len(data) > MAX_BYTES:
@@ -72,18 +72,18 @@ class Archive:
 
 
 def _problem(info: zipfile.ZipInfo) -> str:
-    """Why a file of the archive must not be read, or an empty text."""
+    """Return why a file of the archive must not be read, or an empty string."""
     name, kind = info.orig_filename, stat.S_IFMT(info.external_attr >> 16)
     parts = PurePosixPath(name.replace("\\", "/")).parts
     reasons = {
-        "Its path leads out of the folder or holds control characters: it was not read.": ".." in parts
+        "Its path leads out of the folder or contains control characters: it was not read.": ".." in parts
         or name.startswith(("/", "\\"))
         or ":" in name[:2]
         or not name.isprintable(),
         "It is a symbolic link, not a file: it was not followed.": kind == stat.S_IFLNK,
         "It is not a regular file: it was not read.": kind not in (0, stat.S_IFREG),
         "It is encrypted: ask for the file without a password.": bool(info.flag_bits & 1),
-        "It is packed by a method that neither Canvas nor Moodle uses: it was not read.": info.compress_type
+        "It is compressed with a method that neither Canvas nor Moodle uses: it was not read.": info.compress_type
         not in METHODS,
         _too_large(info.file_size): info.file_size > MAX_BYTES,
     }

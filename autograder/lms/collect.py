@@ -1,4 +1,4 @@
-"""Take the submissions out of a Canvas or Moodle download and put them where the course looks for them."""
+"""Extract the submissions from a Canvas or Moodle download and store them where the course expects them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograder.reading.names import folder_name
 
 NAMES = (
     "Its name is neither Canvas's (doejane_12345_67890_file.ipynb) nor Moodle's "
-    "(Jane Doe_12345_assignsubmission_file_/file.ipynb): who sent it is not known."
+    "(Jane Doe_12345_assignsubmission_file_/file.ipynb): the sender is unknown."
 )
 Sent = tuple[Sender, Entry]
 
@@ -31,10 +31,10 @@ def collect(
     replace: bool = False,
     due: datetime | None = None,
 ) -> list[Line]:
-    """Collect one week's download; every file of it has at least one line in the report.
+    """Collect one week's download; every file in it gets at least one line in the report.
 
-    `week` is the full name (week01_collectives), `due` the due date with its zone. Raises ValueError for a file that
-    is not a zip file.
+    `week` is the full name (week01_collectives), `due` the due date with its time zone. Raises ValueError for a file
+    that is not a zip file.
     """
     lines: list[Line] = []
     with Archive(archive) as opened:
@@ -47,7 +47,7 @@ def collect(
                 continue
             by_student[sender.lms, sender.id].append((sender, entry))
         lines += [
-            Line(name, "", "left out", f"It is there {count} times under one name: the last one counts.")
+            Line(name, "", "left out", f"The archive has {count} files of this name: the last one counts.")
             for name, count in times.items()
             if count > 1 and sender_of(name) is not None
         ]
@@ -59,15 +59,15 @@ def collect(
 
 
 def _shared_names(by_student: dict[tuple[str, str], list[Sent]]) -> set[str]:
-    """Folder names that more than one student of this download would get."""
+    """Return folder names that more than one student of this download would get."""
     names = Counter(folder_name(sent[0][0].name).lower() for sent in by_student.values())
     return {name for name, count in names.items() if count > 1}
 
 
 def _student(sender: Sender, week: str, submitted: Path, shared: set[str], roster: Roster) -> str:
-    """The folder of a student: that of the class's table, else the same in every week, whatever the LMS calls them."""
+    """Return the student's folder: from the class table if listed, else a stable name, whatever the LMS uses."""
     name = folder_name(sender.name)
-    namesakes_here = sender.lms == "moodle" and name.lower() in shared  # which of them is meant, a name cannot say
+    namesakes_here = sender.lms == "moodle" and name.lower() in shared  # a name alone is ambiguous
     key = sender.id if sender.lms == "canvas" else sender.name
     if not namesakes_here and (known_as := roster.student_of(sender.lms, key)):
         return known_as
@@ -84,7 +84,7 @@ def _student(sender: Sender, week: str, submitted: Path, shared: set[str], roste
 def _collect_student(
     archive: Archive, sent: list[Sent], student: str, week: str, submitted: Path, replace: bool, due: datetime | None
 ) -> Iterator[Line]:
-    """Choose the notebook of one student, write it, and say what became of each of the files."""
+    """Choose one student's notebook, write it, and report what happened to each file."""
     readable = [one for one in sent if is_notebook(one[0]) and not one[1].problem]
     ranked = sorted(enumerate(readable), key=lambda item: (has_name_of(item[1][0], week), item[1][0].number, item[0]))
     chosen = ranked[-1][1] if ranked else None
@@ -109,18 +109,18 @@ def _collect_student(
     time, note = _time_of(sender, entry, due)
     one = HandedIn(student, sender.lms, sender.id, sender.name, entry.name, data, time, sender.late, note)
     line = place(one, week, submitted, replace=replace)
-    check = f"Namesakes were collected before ({', '.join(namesakes)}): see whose this is." if namesakes else ""
+    check = f"Namesakes were collected before ({', '.join(namesakes)}): check whose this is." if namesakes else ""
     yield dataclass_replace(line, sentence=" ".join(filter(None, [line.sentence, check])))
 
 
 def _time_of(sender: Sender, entry: Entry, due: datetime | None) -> tuple[datetime, str]:
-    """When a file was handed in, and a note.
+    """Return when a file was submitted, and a note.
 
-    A download carries the time at which it was made, not that of the submission. So nobody is late whom the LMS does
-    not call late; and of a late one it is only known that it is late: one second.
+    A download records when it was created, not when the file was submitted. So only students whom the LMS marks late
+    are late, and because it does not say by how much, they count as one second late.
     """
     if due is None:
-        return entry.written, "LATE, by how much the download does not say." if sender.late else ""
+        return entry.written, "LATE; the download does not say by how much." if sender.late else ""
     if sender.late:
-        return due + timedelta(seconds=1), "LATE: counted as one second late, the download does not say by how much."
+        return due + timedelta(seconds=1), "LATE: counted as one second late; the download does not say by how much."
     return min(entry.written, due), ""

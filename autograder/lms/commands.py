@@ -21,15 +21,15 @@ def collect(
     source: Annotated[
         Path | None,
         typer.Argument(
-            help="the zip file of Canvas's or Moodle's “Download submissions”, or a CSV of repositories; "
-            "nbgrader's exchange without it"
+            help="the zip file from Canvas's or Moodle's “Download submissions”, or a CSV of repositories; "
+            "default: nbgrader's exchange"
         ),
     ] = None,
     submitted: Submitted = SUBMITTED,
-    replace: Annotated[bool, typer.Option("--replace", help="overwrite a submission that is there")] = False,
-    due: Annotated[str, typer.Option(help="such as 2026-11-20T23:59+08:00; the gradebook's without it")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="overwrite an existing submission")] = False,
+    due: Annotated[str, typer.Option(help="such as 2026-11-20T23:59+08:00; default: the gradebook's")] = "",
 ) -> None:
-    """Bring in a week from the exchange, a Canvas or Moodle download, or repositories, with a report."""
+    """Collect a week from the exchange, a Canvas or Moodle download, or repositories, and print a report."""
     from autograder.authoring import notebooks
     from autograder.grading import roster
     from autograder.lms import exchange as folders
@@ -55,9 +55,9 @@ def collect(
 
 @app.command()
 def exchange(
-    owner: Annotated[str, typer.Option(help="the instructor's account, where root runs this; yours without it")] = "",
+    owner: Annotated[str, typer.Option(help="the instructor's account, if root runs this; default: yours")] = "",
 ) -> None:
-    """Make the folders of nbgrader's exchange, or repair them, so that no student can replace one."""
+    """Create or repair the folders of nbgrader's exchange, so that no student can replace one."""
     import os
     import pwd
 
@@ -70,7 +70,7 @@ def exchange(
         done = folders.make(place, course, user)
         left = folders.problems(place, course, user)
     except KeyError:
-        _fail(ValueError(f"{owner!r} is no account of this machine: give --owner the instructor's"))
+        _fail(ValueError(f"{owner!r} is not an account on this machine: pass the instructor's as --owner"))
     except (ValueError, OSError) as error:
         _fail(error)
     for sentence in [*done, *left]:
@@ -85,13 +85,13 @@ def export(
     out: Annotated[Path, typer.Argument(help="the CSV to write")],
     week: Week,
     lms: Annotated[str, typer.Option(help="canvas or moodle")],
-    template: Annotated[Path | None, typer.Option(help="the gradebook or worksheet that the LMS exports")] = None,
-    column: Annotated[str, typer.Option(help="Canvas's column; the one named after the week without it")] = "",
-    scale: Annotated[bool, typer.Option("--scale", help="convert to the LMS's highest possible points")] = False,
+    template: Annotated[Path | None, typer.Option(help="the gradebook or worksheet exported from the LMS")] = None,
+    column: Annotated[str, typer.Option(help="Canvas's column; default: the one named after the week")] = "",
+    scale: Annotated[bool, typer.Option("--scale", help="convert to the LMS's maximum points")] = False,
     submitted: Submitted = SUBMITTED,
     section: Annotated[str, typer.Option(help="only this section of students.csv")] = "",
 ) -> None:
-    """Write the points of a week, with written answers and late penalties, as the LMS imports them."""
+    """Write the points of a week, including written answers and late penalties, in the LMS's import format."""
     from autograder.authoring import notebooks
     from autograder.grading import roster
     from autograder.lms import export as exporting
@@ -99,7 +99,7 @@ def export(
 
     try:
         if template is not None and out.exists() and out.samefile(template):
-            raise ValueError(f"{out} is the template: write to another file, and keep the LMS's own")
+            raise ValueError(f"{out} is the template: write to another file to keep the LMS's original")
         name = notebooks.find_week(week)
         scores, notes = points.scores(name, lms, submitted, notebooks.ROOT)
         if section:
@@ -117,11 +117,11 @@ def export(
 def anonymise(
     back: Annotated[list[str] | None, typer.Argument(help="anonymous ids to turn back into students")] = None,
     week: Annotated[str, typer.Option(help="with --to: the week to copy")] = "",
-    to: Annotated[Path | None, typer.Option(help="copy a week's submissions here, under anonymous ids")] = None,
+    to: Annotated[Path | None, typer.Option(help="copy a week's submissions here under anonymous ids")] = None,
     submitted: Submitted = SUBMITTED,
-    key: Annotated[Path, typer.Option(help="the key file; made, for its owner alone, where there is none")] = KEY,
+    key: Annotated[Path, typer.Option(help="the key file; created, readable only by you, if it does not exist")] = KEY,
 ) -> None:
-    """Stable anonymous ids of the students, and the way back."""
+    """Print stable anonymous ids of the students, or turn ids back into students."""
     from autograder.authoring import notebooks
     from autograder.grading import grade
     from autograder.lms import anonymous
@@ -135,7 +135,7 @@ def anonymise(
         elif submitted.is_dir():
             students = [path.name for path in submitted.iterdir() if path.is_dir()]
         else:
-            raise ValueError(f"{submitted} is not a folder: give the folder that holds the students")
+            raise ValueError(f"{submitted} is not a folder: pass the folder that contains the students")
         key.parent.mkdir(parents=True, exist_ok=True)
         ids = anonymous.mapping(students, anonymous.read_key(key))
         unknown = sorted(set(back or []) - set(ids.values()))

@@ -1,10 +1,10 @@
-"""nbgrader's exchange: folders in which no student can replace what others use, made, repaired and checked.
+"""nbgrader's exchange: create, repair and check its folders, so that no student can replace what others use.
 
-ROOT                     mode 1777: students may write there, and nobody but its owner can move what is in it
-ROOT/COURSE              0755, the instructor's; made in advance, else a student could make it
-ROOT/COURSE/inbound      3733: students may write there and not list it, and each removes only what is theirs
+ROOT                     mode 1777: students may write here, but only the owner of an entry can move it
+ROOT/COURSE              0755, owned by the instructor; created in advance, or a student could create it
+ROOT/COURSE/inbound      3733: students may write here but not list it, and can remove only their own entries
 ROOT/COURSE/outbound     0755
-ROOT/COURSE/feedback     0711: a page is found only by a name that its student alone can compute
+ROOT/COURSE/feedback     0711: a page can be found only by its name, which only its student can compute
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REMEDY = "run `autograder exchange`"
 
 
 def place_of(course_root: Path) -> tuple[Path, str]:
-    """The folder of the exchange and the name of the course in it, by `nbgrader_config.py`."""
+    """Return the folder of the exchange and the name of the course in it, from `nbgrader_config.py`."""
     config = load_config(course_root)
     return Path(config.Exchange.root), str(config.CourseDirectory.course_id)
 
@@ -31,22 +31,22 @@ def place_of(course_root: Path) -> tuple[Path, str]:
 def problems(root: Path, course: str, owner: int) -> list[str]:
     """List the reasons why a student could replace a folder of the exchange, or could not submit."""
     if not root.is_dir():
-        return [f"{root} is not there: {REMEDY}"]
+        return [f"{root} does not exist: {REMEDY}"]
     found = [*_above(root, owner), *_wrong(root, ROOT_MODE, {0, owner})]
     for name, mode in MODES.items():
         path = root / course / name
-        found += _wrong(path, mode, {owner}) if os.path.lexists(path) else [f"{path} is not there: {REMEDY}"]
+        found += _wrong(path, mode, {owner}) if os.path.lexists(path) else [f"{path} does not exist: {REMEDY}"]
     return found
 
 
 def _above(root: Path, owner: int) -> Iterator[str]:
-    """Check the folders above: if others can write to one, they can replace everything below it."""
+    """Check the parent folders: if others can write to one, they can replace everything below it."""
     for path in root.absolute().parents:
         facts = path.lstat()
         if facts.st_uid not in (0, owner):
             yield f"{path} belongs to {account(facts.st_uid)}, who can replace the exchange: choose another place"
         elif facts.st_mode & stat.S_IWOTH and not facts.st_mode & stat.S_ISVTX:
-            yield f"everybody can replace what is in {path}: set its sticky bit (chmod +t {path})"
+            yield f"anyone can replace the contents of {path}: set its sticky bit (chmod +t {path})"
 
 
 def _wrong(path: Path, mode: int, owners: set[int]) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _wrong(path: Path, mode: int, owners: set[int]) -> Iterator[str]:
 
 
 def account(number: int) -> str:
-    """The name of a user; of one who is known by a home folder alone, as on the instructor's desk, that folder's."""
+    """Return the name of a user; without an account (as at the instructor's desk), the name of their home folder."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
@@ -71,14 +71,14 @@ def account(number: int) -> str:
 
 
 def make(root: Path, course: str, owner: int) -> list[str]:
-    """Make the exchange, or repair it; a sentence on each change. `owner` is the instructor's user id.
+    """Create or repair the exchange; return a sentence for each change. `owner` is the instructor's user id.
 
-    As root, a folder that belongs to somebody else is set aside. Raises ValueError for what only root can repair.
+    As root, move folders of other owners aside. Raises ValueError for problems that only root can repair.
     """
     done = []
     if not root.is_dir():
         root.mkdir(parents=True)
-        done.append(f"{root} was made.")
+        done.append(f"{root} was created.")
     done += _set(root, ROOT_MODE, None)
     for name, mode in MODES.items():
         path = root / course / name
@@ -86,7 +86,7 @@ def make(root: Path, course: str, owner: int) -> list[str]:
             done.append(_set_aside(path, root))
         if not os.path.lexists(path):
             path.mkdir(mode=0o700)
-            done.append(f"{path} was made.")
+            done.append(f"{path} was created.")
         done += _set(path, mode, owner)
     return done
 
@@ -98,16 +98,16 @@ def _is_own(path: Path, owner: int) -> bool:
 
 def _set_aside(path: Path, root: Path) -> str:
     if os.geteuid() != 0:
-        raise ValueError(f"{path} is not yours, only root can move it: {REMEDY} as root, with --owner and your name")
+        raise ValueError(f"{path} is not yours; only root can move it: {REMEDY} as root, with --owner and your name")
     number = next(n for n in range(1, 10_000) if not os.path.lexists(root / f".set-aside-{n}"))
     aside = root / f".set-aside-{number}"
     path.rename(aside)
     os.chown(aside, 0, 0, follow_symlinks=False)
-    return f"{path} belonged to somebody else: it was moved to {aside}, where you can look at it."
+    return f"{path} belonged to somebody else: it was moved to {aside}, where you can inspect it."
 
 
 def _set(path: Path, mode: int, owner: int | None) -> list[str]:
-    """Set a folder's owner and mode through a descriptor, because the path could be replaced meanwhile."""
+    """Set a folder's owner and mode through a descriptor, because the path could be replaced in the meantime."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         facts = os.fstat(folder)
@@ -120,4 +120,4 @@ def _set(path: Path, mode: int, owner: int | None) -> list[str]:
         raise ValueError(f"{path} needs mode {mode:o}, which only its owner can set: {REMEDY} as root") from None
     finally:
         os.close(folder)
-    return [f"{path} has mode {mode:o} now."]
+    return [f"{path} now has mode {mode:o}."]

@@ -1,7 +1,7 @@
-"""Write points as the CSV that Canvas's gradebook or a Moodle assignment imports.
+"""Write points as a CSV that Canvas's gradebook or a Moodle assignment can import.
 
-Canvas: Grades > Import. Students are found by `ID`; only the columns that are in the file change.
-Moodle: Grading worksheet (the assignment's setting "Offline grading worksheet"). Rows are found by `Identifier`.
+Canvas: Grades > Import. Students are matched by `ID`; only the columns in the file change.
+Moodle: Grading worksheet (the assignment's setting "Offline grading worksheet"). Rows are matched by `Identifier`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 MOODLE = ("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)")
 NEEDED = {"canvas": CANVAS, "moodle": ("Identifier", "Grade")}
 IDENTITIES = ("ID", "SIS User ID", "SIS Login ID", "Identifier", "Email address", "Username", "ID number")
-KEPT = (*IDENTITIES, "Feedback comments")  # to the letter: rows are found by the former, you wrote the latter
-POSSIBLE = "Points Possible"  # Canvas's second row; it has blanks in front
+KEPT = (*IDENTITIES, "Feedback comments")  # copied verbatim: the LMS matches rows by the former; the latter are yours
+POSSIBLE = "Points Possible"  # Canvas's second row, with leading spaces
 
 
 @dataclass(frozen=True)
 class Export:
-    """A table that is ready to be written, and sentences on it."""
+    """A table that is ready to be written, and notes about it."""
 
     rows: list[list[str]]
     notes: list[str]
@@ -36,9 +36,9 @@ def export(
 ) -> Export:
     """Make the table for `lms` ("canvas" or "moodle").
 
-    `template` is the LMS's own export; without it only submissions that were collected from the LMS can be named.
-    `column` is Canvas's assignment, by default the one whose name holds the week's. `scale` turns our points into the
-    LMS's when the highest possible ones differ. Raises ValueError for a student whom the LMS would not find.
+    `template` is the LMS's own export; without it, only submissions collected from the LMS can be identified. `column`
+    is Canvas's assignment; by default, the one whose name contains the week's. `scale` converts our points when the
+    LMS's maximum differs. Raises ValueError for a student whom the LMS would not find.
     """
     if lms not in NEEDED:
         raise ValueError(f"there is no export for {lms!r}: use canvas or moodle")
@@ -55,12 +55,12 @@ def export(
         most = _most(lms, header, rows, row, place)
         row[place] = _number(_scaled(score, most, scale))
         filled.add(score.student)
-    notes = [f"{len(filled)} of {len(students)} students get points; the others stay as they are."]
+    notes = [f"{len(filled)} of {len(students)} students get points; the others are unchanged."]
     if lms == "moodle":
         return Export([header, *rows], notes)
     kept = [*(header.index(name) for name in CANVAS), place]
     if header[place] == week:
-        notes.append(f"Canvas has no column for {week} yet and will offer to make one.")
+        notes.append(f"Canvas has no column for {week} yet and will offer to create one.")
     for row in rows:
         if _is_possible(row) and not row[place].strip():
             row[place] = _number(scores[0].max)
@@ -68,7 +68,7 @@ def export(
 
 
 def write(table: Export, path: Path) -> None:
-    """Write the table in UTF-8, as both LMSs read it; what identifies a student stays to the letter."""
+    """Write the table in UTF-8, which both LMSs read; columns that identify a student are written verbatim."""
     header, *rows = table.rows
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -79,7 +79,7 @@ def write(table: Export, path: Path) -> None:
 
 
 def _read(template: Path, needed: Iterable[str]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, all of one length. Raises ValueError when a column is missing that the LMS asks for."""
+    """Return header and rows, padded to equal length. Raises ValueError when a column that the LMS needs is missing."""
     try:
         with template.open(newline="", encoding="utf-8-sig") as file:
             header, *rows = [row for row in csv.reader(file) if any(row)]
@@ -87,12 +87,12 @@ def _read(template: Path, needed: Iterable[str]) -> tuple[list[str], list[list[s
         raise ValueError(f"{template} cannot be read as a CSV: {error}") from None
     missing = [name for name in needed if name not in header]
     if missing:
-        raise ValueError(f"{template} has no column {', '.join(missing)}: export it from the LMS, in English")
+        raise ValueError(f"{template} has no column {', '.join(missing)}: export it again, with the LMS set to English")
     return header, [(row + [""] * len(header))[: len(header)] for row in rows]
 
 
 def _column(header: list[str], week: str, wanted: str) -> int:
-    """Where the points go in Canvas's table; a new column is added at the end."""
+    """Return the column for the points in Canvas's table; a new column is added at the end."""
     short = re.compile(rf"\b({re.escape(week)}|{re.escape(week.split('_', maxsplit=1)[0])})\b", re.IGNORECASE)
     found = [at for at, name in enumerate(header) if (name == wanted if wanted else short.search(name))]
     if len(found) > 1:
@@ -100,13 +100,13 @@ def _column(header: list[str], week: str, wanted: str) -> int:
     if found:
         return found[0]
     if wanted:
-        raise ValueError(f"there is no column {wanted!r}: use one of {', '.join(header[len(CANVAS) :]) or '(none)'}")
+        raise ValueError(f"no column is called {wanted!r}: use one of {', '.join(header[len(CANVAS) :]) or '(none)'}")
     header.append(week)
     return len(header) - 1
 
 
 def _is_no_student(row: list[str], header: list[str], lms: str) -> bool:
-    """Whether a row of Canvas's table is one of the lines under the header."""
+    """Return whether a row of Canvas's table is not a student but one of the lines below the header."""
     return lms == "canvas" and (_is_possible(row) or not row[header.index("ID")].strip())
 
 
@@ -115,7 +115,7 @@ def _is_possible(row: list[str]) -> bool:
 
 
 def _match(header: list[str], rows: list[list[str]], scores: Sequence[Score]) -> dict[int, Score]:
-    """The score of each row. Raises ValueError that names every student who has no row, or more than one."""
+    """Return the score of each row. Raises ValueError that names every student with no row or more than one."""
     found: dict[int, Score] = {}
     problems = []
     for score in scores:
@@ -123,16 +123,16 @@ def _match(header: list[str], rows: list[list[str]], scores: Sequence[Score]) ->
         if len(places) == 1 and places[0] not in found:
             found[places[0]] = score
         elif not places:
-            problems.append(f"{score.student} is not in it")
+            problems.append(f"{score.student} has no row")
         else:
-            problems.append(f"{score.student} fits more than one student, or shares one with another")
+            problems.append(f"{score.student} matches more than one row, or the same row as another student")
     if problems:
-        raise ValueError(f"nothing was written, the LMS's table does not fit: {'; '.join(problems)}")
+        raise ValueError(f"nothing was written, because the LMS's table does not match: {'; '.join(problems)}")
     return found
 
 
 def _places(header: list[str], rows: list[list[str]], score: Score) -> list[int]:
-    """The rows of a student: by the LMS's number; without one by an identity that is the folder's name, or by name."""
+    """Return a student's rows: by the LMS's id; without one, by an identity equal to the folder's name, or by name."""
     identities = [header.index(name) for name in IDENTITIES if name in header]
     names = [header.index(name) for name in ("Student", "Full name") if name in header]
     if score.lms_id:
@@ -148,7 +148,7 @@ def _places(header: list[str], rows: list[list[str]], score: Score) -> list[int]
 
 
 def _most(lms: str, header: list[str], rows: list[list[str]], row: list[str], place: int) -> float | None:
-    """The highest possible points by the LMS, if it says."""
+    """Return the LMS's maximum points, if the table has them."""
     if lms == "moodle":
         text = row[header.index("Maximum Grade")] if "Maximum Grade" in header else ""
     else:
@@ -175,20 +175,20 @@ def _number(points: float) -> str:
 
 
 def _without_template(lms: str, week: str, scores: Sequence[Score], column: str) -> Export:
-    """A table from what was collected alone. Raises ValueError for students who came another way."""
+    """Build a table from the collected files alone. Raises ValueError for students who submitted another way."""
     strangers = [score.student for score in scores if not score.lms_id]
     if strangers:
         raise ValueError(
-            f"the LMS's number is not known for {', '.join(strangers)}: pass --template with the table that the LMS "
-            "exports"
+            f"the LMS's number is not known for {', '.join(strangers)}: pass --template with the table exported from "
+            "the LMS"
         )
     if lms == "canvas":
         top = [[*CANVAS, column or week], [f"    {POSSIBLE}", "", "", "", "", _number(scores[0].max)]]
         rows = [[score.student, score.lms_id, "", "", "", _number(score.points)] for score in scores]
-        return Export([*top, *rows], ["Made without --template: Canvas finds the students by ID."])
+        return Export([*top, *rows], ["Made without --template: Canvas matches students by ID."])
     rows = [
         [f"Participant {score.lms_id}", score.student, _number(score.points), _number(score.max), "-"]
         for score in scores
     ]
-    note = "Made without --template: Moodle leaves out students who already have a grade; pass its worksheet for these."
+    note = "Made without --template: Moodle skips students who already have a grade; pass its worksheet for them."
     return Export([list(MOODLE), *rows], [note])

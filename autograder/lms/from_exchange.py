@@ -1,4 +1,4 @@
-"""Collect a week from nbgrader's exchange: the owner of a folder counts, not the name in its path."""
+"""Collect a week from nbgrader's exchange: a folder's owner decides whose it is, not the name in its path."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from autograder.lms import exchange, inbound
 from autograder.lms.placing import HandedIn, Line, place
 from autograder.reading.names import not_a_student, printable
 
-MOST_TRIES = 20  # submissions of one student that are looked at, the newest first
-CLOCKS = timedelta(minutes=10)  # between the time in a folder's name and the kernel's
+MOST_TRIES = 20  # per student, the newest first
+CLOCKS = timedelta(minutes=10)  # tolerated between the time in a folder's name and the kernel's
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,10 @@ class Collection:
 
 
 def collect(wanted: Collection, root: Path, course: str) -> list[Line]:
-    """Collect one week; each folder of the exchange has a line in the report, and each student at most one submission.
+    """Collect one week; each folder of the exchange gets a line in the report. At most one per student is collected.
 
-    The newest submission counts, by the kernel's clock. Raises ValueError when the exchange could have been swapped.
+    The newest submission by the kernel's clock counts. Raises ValueError when students could have tampered with the
+    exchange.
     """
     if wrong := exchange.problems(root, course, os.geteuid()):
         raise ValueError(f"nothing was collected, because the exchange is not safe: {'; '.join(wrong)}")
@@ -46,7 +47,7 @@ def collect(wanted: Collection, root: Path, course: str) -> list[Line]:
 
 
 def _by_owner(folder: int, week: str) -> dict[int, list[str]]:
-    """The submissions of a week by the user who owns them, each user's newest first."""
+    """Return {user: their submissions of a week, newest first}, by the owner of each folder."""
     found: dict[int, list[tuple[float, str]]] = defaultdict(list)
     for name in os.listdir(folder):
         if _parts(name)[1] == week:
@@ -56,13 +57,13 @@ def _by_owner(folder: int, week: str) -> dict[int, list[str]]:
 
 
 def _parts(name: str) -> list[str]:
-    """STUDENT, WEEK, TIME and RANDOM of a folder that nbgrader's submit has named; the last may be missing."""
+    """Return STUDENT, WEEK, TIME and RANDOM from the folder name of nbgrader's submit; RANDOM may be missing."""
     parts = name.rsplit("+", 3)
     return parts if len(parts) == 4 else [*name.rsplit("+", 2), "", ""][:4]
 
 
 def _collect_student(owner: int, names: Sequence[str], folder: int, wanted: Collection) -> Iterator[Line]:
-    """Take the newest of one account's submissions that can be collected, and say what became of the others."""
+    """Collect an account's newest usable submission, and report what happened to the others."""
     account = exchange.account(owner)
     student = wanted.roster.student_of("exchange", account) or account
     if wanted.student not in ("*", student):
@@ -81,12 +82,12 @@ def _collect_student(owner: int, names: Sequence[str], folder: int, wanted: Coll
                 continue
         yield Line(name, student, "left out", reason)
     if len(names) > MOST_TRIES:
-        yield Line("", student, "left out", f"{len(names) - MOST_TRIES:,} older submissions were not looked at.")
+        yield Line("", student, "left out", f"{len(names) - MOST_TRIES:,} older submissions were not examined.")
 
 
 def _not_theirs(claimed: str, account: str, student: str) -> str:
     if claimed != account:
-        return f"It names {printable(claimed)}, but it belongs to {account}: ask {account} about it."
+        return f"Its name says {printable(claimed)}, but it belongs to {account}: ask {account} about it."
     reason = not_a_student(student)
     return f"{printable(student)} cannot be a student's folder: {reason}." if reason else ""
 
@@ -97,9 +98,9 @@ def _placed(found: inbound.Submission, name: str, account: str, student: str, wa
         notes.append(f"{printable(found.file)[:60]} was taken as {wanted.week}.ipynb.")
     secret = found.secret
     if not secret:
-        notes.append("Its secret was not made by nbgrader's submit, so the exchange cannot give its feedback back.")
+        notes.append("Its secret was not made by nbgrader's submit, so the exchange cannot return its feedback.")
     elif (other := wanted.secrets.setdefault(secret, student)) != student:
-        notes.append(f"It has the same secret as {other}'s, so the exchange cannot give its feedback back.")
+        notes.append(f"It has the same secret as {other}'s, so the exchange cannot return its feedback.")
         secret = ""
     note = " ".join(filter(None, notes))
     one = HandedIn(student, "exchange", account, account, name, found.data, found.time, note=note, secret=secret)
@@ -107,7 +108,7 @@ def _placed(found: inbound.Submission, name: str, account: str, student: str, wa
 
 
 def _about_time(claimed: str, written: datetime) -> str:
-    """A sentence when the time in the folder's name, which a student can choose, is not when it was written."""
+    """Return a sentence if the time in the folder's name, which a student can choose, differs from the kernel's."""
     for pattern in ("%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%d %H:%M:%S UTC"):
         try:
             said = datetime.strptime(claimed, pattern).replace(tzinfo=UTC)
@@ -119,7 +120,7 @@ def _about_time(claimed: str, written: datetime) -> str:
 
 
 def _secrets(submitted: Path, week: str) -> dict[str, str]:
-    """The secrets of what was collected before, and whose they are."""
+    """Return {secret: student} of the submissions collected before."""
     found: dict[str, str] = {}
     for path in sorted(submitted.glob(f"*/{week}/submission_secret.txt")):
         if path.is_file() and not path.is_symlink():

@@ -1,7 +1,7 @@
-"""Read what a student has put into the exchange: it may be swapped at any moment, and may be a trap.
+"""Read untrusted submissions from the exchange, whose files may change at any moment and may be traps.
 
-Every folder and file is opened once, without following links, and judged by what was opened: whose it is, whether it
-has other names, how large it is, and when the kernel says that it was written last, which no student can set.
+Every folder and file is opened once, without following links, and all checks use the opened descriptor: its owner, hard
+links, size, and the kernel's time of the last change, which no student can set.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from autograder.reading.names import is_named_after, printable
 from autograder.reading.notebook_file import MAX_BYTES
 
 MOST_ENTRIES = 1000  # files and folders of one submission
-MOST_BYTES = 100_000_000  # of all its files, as nbgrader's own submit allows
+MOST_BYTES = 100_000_000  # over all its files, the limit of nbgrader's own submit
 MOST_DEPTH = 12
 SECRET = re.compile(r"[0-9a-f]{128}")
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a named pipe must not wait for a writer
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a named pipe must not block
 
 
 class Refused(ValueError):
-    """A folder of the exchange that is not collected; the message is the sentence."""
+    """A folder of the exchange that is not collected; the message is a full sentence."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Submission:
 
 @contextmanager
 def opened(path: str | Path, *, within: int | None = None, flags: int = FOLDER) -> Iterator[int]:
-    """A folder or file as a descriptor. Raises Refused when it is a link, or cannot be opened."""
+    """Open a folder or file as a descriptor. Raises Refused when it is a link or cannot be opened."""
     try:
         number = os.open(path, flags, dir_fd=within)
     except OSError as error:
@@ -54,7 +54,7 @@ def opened(path: str | Path, *, within: int | None = None, flags: int = FOLDER) 
 
 
 def read(name: str, inbound: int, week: str, owner: int) -> Submission:
-    """The submission in a folder of `inbound`, which is open. Raises Refused with the reason."""
+    """Read the submission in a folder of `inbound`, an open descriptor. Raises Refused with the reason."""
     with opened(name, within=inbound) as folder:
         facts = os.fstat(folder)
         if facts.st_uid != owner:
@@ -68,7 +68,7 @@ def read(name: str, inbound: int, week: str, owner: int) -> Submission:
 
 
 def _see_that_it_is_plain(folder: int, owner: int, seen: list[int], depth: int) -> None:
-    """Refuse links, other people's files and too many or too large ones anywhere in a tree. seen: entries, bytes."""
+    """Refuse links, other people's files, and too many or too large files in a tree. seen: [entries, bytes]."""
     if depth > MOST_DEPTH:
         raise Refused(f"Its folders are nested more than {MOST_DEPTH} deep.")
     with os.scandir(folder) as entries:
@@ -78,9 +78,9 @@ def _see_that_it_is_plain(folder: int, owner: int, seen: list[int], depth: int) 
             seen[0] += 1
             seen[1] += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
             if seen[0] > MOST_ENTRIES:
-                raise Refused(f"It holds more than {MOST_ENTRIES:,} files and folders.")
+                raise Refused(f"It contains more than {MOST_ENTRIES:,} files and folders.")
             if seen[1] > MOST_BYTES:
-                raise Refused(f"Its files have more than {MOST_BYTES / 1e6:.0f} MB.")
+                raise Refused(f"Its files are larger than {MOST_BYTES / 1e6:.0f} MB in total.")
             if stat.S_ISDIR(facts.st_mode):
                 with opened(entry.name, within=folder) as inner:
                     _refuse_odd(entry.name, os.fstat(inner), owner)
@@ -90,7 +90,7 @@ def _see_that_it_is_plain(folder: int, owner: int, seen: list[int], depth: int) 
 def _refuse_odd(name: str, facts: os.stat_result, owner: int) -> None:
     shown = printable(name)[:60]
     if stat.S_ISLNK(facts.st_mode):
-        raise Refused(f"It holds a symbolic link, {shown}: it was not followed.")
+        raise Refused(f"It contains a symbolic link, {shown}: it was not followed.")
     if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
         raise Refused(f"{shown} is neither a file nor a folder.")
     if facts.st_uid != owner:
@@ -100,7 +100,7 @@ def _refuse_odd(name: str, facts: os.stat_result, owner: int) -> None:
 
 
 def _notebook(names: list[str], week: str) -> str:
-    """The week's notebook among the files of a submission. Raises Refused unless it is clear which one it is."""
+    """Return the week's notebook among the files of a submission. Raises Refused unless exactly one qualifies."""
     if f"{week}.ipynb" in names:
         return f"{week}.ipynb"
     notebooks = sorted(name for name in names if name.lower().endswith(".ipynb"))
@@ -111,7 +111,7 @@ def _notebook(names: list[str], week: str) -> str:
 
 
 def _read(name: str, folder: int, owner: int, most: int) -> tuple[bytes, float]:
-    """The bytes of a file, and when it was last changed. Raises Refused for what is no plain file of this student."""
+    """Return a file's bytes and time of last change. Raises Refused unless it is a regular file of this student."""
     with opened(name, within=folder, flags=FILE) as file:
         before = os.fstat(file)
         _refuse_odd(name, before, owner)
@@ -121,14 +121,14 @@ def _read(name: str, folder: int, owner: int, most: int) -> tuple[bytes, float]:
             data = stream.read(most + 1)
         after = os.fstat(file)
     if len(data) > most:
-        raise Refused(f"{printable(name)[:60]} has more than {most / 1e6:g} MB: clear the outputs.")
+        raise Refused(f"{printable(name)[:60]} is larger than {most / 1e6:g} MB: clear the outputs.")
     if (before.st_ctime_ns, before.st_size, before.st_nlink) != (after.st_ctime_ns, after.st_size, after.st_nlink):
         raise Refused("It changed while it was read: collect again.")
     return data, after.st_ctime
 
 
 def _secret(folder: int, owner: int) -> str:
-    """The secret that nbgrader's submit has drawn; empty when there is none, or it is not what submit writes."""
+    """Return the secret that nbgrader's submit wrote; empty if it is missing or malformed."""
     try:
         data, _ = _read("submission_secret.txt", folder, owner, 1000)
     except Refused:

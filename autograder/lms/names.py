@@ -1,4 +1,4 @@
-"""Who sent a file: the names that Canvas and Moodle give to the files of "Download submissions".
+"""Identify the sender of a file from the file names in Canvas's and Moodle's "Download submissions".
 
 Canvas (lib/content_zipper.rb):   doejane_12345_67890_week01.ipynb     name, user id, attachment id, file
                                   doejane_LATE_12345_67890_week01.ipynb
@@ -22,11 +22,10 @@ MOODLE = re.compile(r"(?:.*/)?(?P<name>[^/]+?)_(?P<id>\d+)_assignsubmission_(?P<
 
 @dataclass(frozen=True)
 class Sender:
-    """Who handed in a file, by the file's name.
+    """The sender of a file, according to the file's name.
 
-    id      Canvas: the user, the same in all weeks. Moodle: the participant, another number for every assignment
-    number  Canvas: the attachment; a later upload has a larger one. Moodle: 0
-    kind    "file", or Moodle's "onlinetext"
+    id      Canvas: the user, the same in all weeks. Moodle: the participant, a different number in each assignment
+    number  Canvas: the attachment; later uploads have larger numbers. Moodle: 0
     """
 
     lms: str
@@ -39,7 +38,7 @@ class Sender:
 
 
 def sender_of(path: str) -> Sender | None:
-    """Read the sender from a path inside the archive; None when it is neither LMS's pattern."""
+    """Parse the sender from a path inside the archive; None if it matches neither LMS's pattern."""
     if found := MOODLE.fullmatch(path):
         return Sender("moodle", found["id"], found["name"], found["file"], kind=found["kind"])
     if found := CANVAS.fullmatch(path.rsplit("/", 1)[-1]):
@@ -49,10 +48,10 @@ def sender_of(path: str) -> Sender | None:
 
 
 def is_notebook(sender: Sender) -> bool:
-    """Whether the file says that it is a notebook."""
+    """Return whether the file's name is that of a notebook."""
     return sender.kind == "file" and sender.file.lower().endswith(".ipynb")
 
 
 def has_name_of(sender: Sender, week: str) -> bool:
-    """Whether the file is named after the week, or is a copy of one that is."""
+    """Return whether the file is named after the week, or is a copy of such a file."""
     return is_named_after(sender.file.rsplit("/", 1)[-1], week)

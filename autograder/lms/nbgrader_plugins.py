@@ -1,7 +1,7 @@
 """Plugins that replace parts of nbgrader's own commands and of the formgrader's buttons in this course.
 
-nbgrader_config.py names these. Collect reads the exchange as `autograder collect` does, Export refuses grades of
-submissions that have changed since, late days cost what the config says, and other refusals name our command.
+nbgrader_config.py lists them. Collect reads the exchange like `autograder collect`, Export refuses grades of
+submissions that changed after grading, late penalties follow the config, and other refusals name our command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ADVICE = {
 
 
 def name_our_commands() -> None:
-    """Let nbgrader's refusals of steps that this course does another way end with our command."""
+    """Append our command to nbgrader's refusals of steps that this course does another way."""
     before: Any = logging.getLogRecordFactory()
     if getattr(before, "names_our_commands", False):
         return
@@ -53,13 +53,13 @@ class CollectSafely(ExchangeCollect):
     """`nbgrader collect` and the formgrader's Collect: the same as `autograder collect`."""
 
     def init_src(self) -> None:
-        """Nothing is read before the exchange has been checked."""
+        """Read nothing until the exchange has been checked."""
 
     def init_dest(self) -> None:
-        """Submissions go where the course has them."""
+        """Do nothing: submissions are stored where the course expects them."""
 
     def copy_files(self) -> None:
-        """Collect, and log what became of each submission."""
+        """Collect, and log what happened to each submission."""
         names: Any = self.coursedir
         root = Path(names.root)
         submitted = root / names.submitted_directory
@@ -96,7 +96,7 @@ class CurrentGrades(ExportPlugin):
 
 
 class UseAutograderCollect(ExtractorPlugin):
-    """`nbgrader zip_collect` would unpack what strangers have packed, wherever it says: ours only reads."""
+    """Disable `nbgrader zip_collect`, which would unpack untrusted archives to any path; ours only reads them."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -105,13 +105,13 @@ class UseAutograderCollect(ExtractorPlugin):
 
 
 class PerDay(LateSubmissionPlugin):
-    """Take off a share of the points for each day that has begun since the due date."""
+    """Take off a percentage of the points for each day that has begun since the due date."""
 
-    percent_per_day = Float(0.0, help="per cent of the points, for each day that has begun").tag(config=True)
+    percent_per_day = Float(0.0, help="percentage of the points taken off per day or part of a day").tag(config=True)
     grace_minutes = Float(0.0, help="minutes after the due date that still count as on time").tag(config=True)
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
-        """The points that are taken off, at most all of them."""
+        """Return the points to take off, at most all of them."""
         late = total_seconds_late - 60 * self.grace_minutes
         days = math.ceil(late / 86_400) if late > 0 else 0
         return min(score, score * days * self.percent_per_day / 100)

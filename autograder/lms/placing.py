@@ -1,9 +1,9 @@
-"""Put a submission where the course looks for it, wherever it came from, and say what became of it.
+"""Store a submission where the course expects it, wherever it came from, and report the outcome.
 
-STUDENT/WEEK/WEEK.ipynb      the notebook, byte by byte as it was handed in
-STUDENT/WEEK/timestamp.txt   when, as far as its source says
-STUDENT/WEEK/submission_secret.txt    what names the feedback page in the exchange, if it came from there
-STUDENT/WEEK/collected.json  where it came from, the source's own name of the student, the file's name there, its hash
+STUDENT/WEEK/WEEK.ipynb      the notebook, byte for byte as submitted
+STUDENT/WEEK/timestamp.txt   when it was submitted, as far as its source says
+STUDENT/WEEK/submission_secret.txt    names the feedback page in the exchange, for submissions from there
+STUDENT/WEEK/collected.json  where it came from: the source's name for the student, the file's name there, its hash
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from autograder.reading import ingest
 
 @dataclass(frozen=True)
 class Line:
-    """What became of one file of a source. `outcome`: collected, replaced, unchanged, kept, left out."""
+    """The outcome for one file of a source. `outcome`: collected, replaced, unchanged, kept, left out."""
 
     file: str
     student: str
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """One student's notebook: `id` and `name` are the source's, `lms` is canvas, moodle, git or exchange."""
+    """One student's notebook: `id` and `name` come from the source; `lms` is canvas, moodle, git or exchange."""
 
     student: str
     lms: str
@@ -44,17 +44,17 @@ class HandedIn:
 
 
 def place(one: HandedIn, week: str, submitted: Path, *, replace: bool) -> Line:
-    """Write one submission unless another one is there; a broken notebook is placed all the same."""
+    """Write one submission unless a different one exists; a broken notebook is stored too."""
     folder = submitted / one.student / week
     target = folder / f"{week}.ipynb"
     if folder.parent.is_symlink() or folder.is_symlink() or target.is_symlink():
-        return Line(one.file, one.student, "kept", f"{target} lies behind a symbolic link: nothing was written there.")
+        return Line(one.file, one.student, "kept", f"{target} is behind a symbolic link: nothing was written there.")
     outcome = "collected"
     if target.exists():
         if target.read_bytes() == one.data:
             return Line(one.file, one.student, "unchanged")
         if not replace:
-            sentence = f"{one.student} has another notebook in {folder}, which stays: pass --replace to overwrite it."
+            sentence = f"{one.student} has another notebook in {folder}, which was kept: overwrite it with --replace."
             return Line(one.file, one.student, "kept", sentence)
         outcome = "replaced"
     facts = {"lms": one.lms, "id": one.id, "name": one.name, "late": one.late, "file": one.file}
@@ -73,12 +73,12 @@ def _unreadable(data: bytes) -> str:
     try:
         ingest.parse(data)
     except ingest.NotReadable as reason:
-        return f"It cannot be read, which the verdict will say too: {reason}."
+        return f"It cannot be read, as the verdict will also say: {reason}."
     return ""
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     draft = path.with_name(f".{path.name}.part")
     draft.write_bytes(data)
     draft.replace(path)

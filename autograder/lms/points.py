@@ -1,4 +1,4 @@
-"""The points of a week: from nbgrader's gradebook, and from the verdicts where it has none."""
+"""Read the points of a week from nbgrader's gradebook, or from the verdicts for students who are not in it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from autograder.reading.collected import read_collected
 
 @dataclass(frozen=True)
 class Score:
-    """A student's points of a week.
+    """A student's points for a week.
 
-    `lms_id` is the LMS's number, of the class's table or of the collected file, or empty; `also` holds other names by
-    which the LMS's table may have the student.
+    `lms_id` is the LMS's number, from the class table or the collected file, or empty; `also` lists other names that
+    the LMS's table may use for the student.
     """
 
     student: str
@@ -31,9 +31,9 @@ class Score:
 
 
 def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score], list[str]]:
-    """The scores of a week by student, with their numbers in `lms`, and notes on what they rest on.
+    """Return the scores of a week, sorted by student, with their numbers in `lms`, and notes about their sources.
 
-    The gradebook's points hold manual grades, and late penalties are taken off. Raises ValueError when nobody has any.
+    The gradebook's points include manual grades, minus late penalties. Raises ValueError when nobody has points.
     """
     verdicts = _verdicts(week, root)
     book, waiting = _gradebook(week, root)
@@ -42,7 +42,7 @@ def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score
     absent = {name for name, one in verdicts.items() if not one.get("submitted", True)} - set(book)
     only_judged = sorted(set(verdicts) - set(book) - faulty - absent - set(changed))
     found = {name: pair for name, pair in book.items() if name not in faulty and name not in changed}
-    most = next(iter(book.values()))[1] if book else 0.0  # with the written answers, which no verdict knows
+    most = next(iter(book.values()))[1] if book else 0.0  # including written answers, which verdicts omit
     for name in only_judged:
         points, of = _sum(verdicts[name])
         found[name] = (points, most or of)
@@ -53,14 +53,14 @@ def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score
             "`autograder grade` fills the gradebook."
         )
     if waiting:
-        notes.append(f"Written answers that wait for a grade count as 0: {', '.join(sorted(waiting - faulty))}.")
+        notes.append(f"Written answers without a grade count as 0: {', '.join(sorted(waiting - faulty))}.")
     if faulty:
         notes.append(f"Left out, because the machine failed while grading; grade again: {', '.join(sorted(faulty))}.")
     if changed:
         names = ", ".join(changed)
-        notes.append(f"Left out, because no verdict holds for their submission; run `autograder grade`: {names}.")
+        notes.append(f"Left out, because their submission has no valid verdict; run `autograder grade`: {names}.")
     if absent:
-        notes.append(f"Left out, because nothing was handed in: {', '.join(sorted(absent))}.")
+        notes.append(f"Left out, because nothing was submitted: {', '.join(sorted(absent))}.")
     if not found:
         raise ValueError(
             f"nobody has points for {week}: run `autograder grade {week}` first. {' '.join(notes)}".strip()
@@ -70,7 +70,7 @@ def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score
 
 
 def due_date(week: str, root: Path) -> datetime | None:
-    """The due date that the gradebook has for a week, in UTC."""
+    """Return the gradebook's due date of a week, in UTC."""
     if not gradebook.exists(root):
         return None
     with gradebook.opened(gradebook.url_of(root)) as book:
@@ -82,7 +82,7 @@ def due_date(week: str, root: Path) -> datetime | None:
 
 
 def _gradebook(week: str, root: Path) -> tuple[dict[str, tuple[float, float]], set[str]]:
-    """(points, most) by student as nbgrader has them, and the students of whom written answers still wait."""
+    """Return {student: (points, maximum)} from nbgrader, and the students whose written answers have no grade yet."""
     found: dict[str, tuple[float, float]] = {}
     waiting: set[str] = set()
     if not gradebook.exists(root):
@@ -102,7 +102,7 @@ def _gradebook(week: str, root: Path) -> tuple[dict[str, tuple[float, float]], s
 
 
 def _verdicts(week: str, root: Path) -> dict[str, dict[str, Any]]:
-    """The verdicts of a week by student; a file that cannot be read is not a verdict."""
+    """Return the verdicts of a week by student; skip files that cannot be read."""
     found = {}
     for path in sorted((Path(root) / "autograder" / "verdicts").glob(f"*/{week}.json")):
         try:

@@ -1,4 +1,4 @@
-"""What `autograder collect` prints."""
+"""Print the report of `autograder collect`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograder.terminal import console
 
 
 def print_collected(lines: Sequence[Line], due: datetime | None, kind: str) -> None:
-    """One line per file: whose it is, what became of it, and why. `kind` of source: exchange, git or archive."""
+    """Print one line per file: its student, the outcome, and why. `kind` of source: exchange, git or archive."""
     table = Table(title=f"{len(lines)} lines")
     for name in ("file", "student", "outcome", "why"):
         table.add_column(name, overflow="fold")
@@ -23,13 +23,13 @@ def print_collected(lines: Sequence[Line], due: datetime | None, kind: str) -> N
         table.add_row(*(escape(printable(text)) for text in (line.file, line.student, line.outcome, line.sentence)))
     console.print(table)
     counts = Counter(line.outcome for line in lines)
-    console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "There is nothing in it.")
+    console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "It is empty.")
     if kind == "exchange":
-        print("timestamp.txt holds the time at which this machine's kernel saw the last change.")
+        print("timestamp.txt contains the time of the last change, by this machine's kernel.")
     elif kind == "git":
-        print("timestamp.txt holds the times of the commits, which students' own clocks set: collect when it is due.")
+        print("timestamp.txt contains commit times, which students' own clocks set: collect right at the due date.")
     elif due is None:
-        print("No due date is known (--due, or the gradebook's): timestamp.txt holds the times of the zip file.")
+        print("No due date is known (--due, or the gradebook's): timestamp.txt contains the times in the zip file.")
     else:
         until = due.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        print(f"Due {until}. Whoever is not marked LATE counts as on time; Moodle marks nobody.")
+        print(f"Due {until}. Submissions not marked LATE count as on time; Moodle never marks any.")

@@ -1,8 +1,8 @@
-"""Collect from git: a table names each student's repository, of which one file is read and nothing is checked out.
+"""Collect from git: a table lists each student's repository. One file is read from each; nothing is checked out.
 
 The table is GitHub Classroom's ("Download", or `gh classroom assignment-grades`), or the class's own (`roster.py`) with
-the columns `repository`, and `branch` if it is not the default one. A clone holds the newest commit without its files;
-then the week's notebook alone is fetched. So no hook, filter or link of a student's repository takes effect here.
+the columns `repository` and, if it is not the default branch, `branch`. A clone fetches the newest commit without its
+files, then only the week's notebook. So hooks, filters and links in a student's repository have no effect here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from autograder.reading.names import is_named_after, printable
 from autograder.reading.notebook_file import MAX_BYTES
 
 AT_ONCE = 8
-SECONDS = 120.0  # of one call of git
-PROTOCOLS = "https:http:ssh:git:file"  # without ext, which runs a program that an address names
+SECONDS = 120.0  # per call of git
+PROTOCOLS = "https:http:ssh:git:file"  # excludes ext, which runs a program named in the URL
 BARE = "--quiet --bare --no-local --depth=1 --single-branch --no-tags --filter=blob:none --template="
-COURSE = ("course", "solutions")  # in a student's copy of the whole course: pages as they were given out
+COURSE = ("course", "solutions")  # the original pages, in a student's copy of the whole course
 
 
 def collect(
@@ -40,9 +40,9 @@ def collect(
     replace: bool = False,
     seconds: float = SECONDS,
 ) -> list[Line]:
-    """Collect one week from every repository of the table; each has a line in the report.
+    """Collect one week from every repository of the table; each gets a line in the report.
 
-    Raises ValueError when the table cannot be read, or git is not there.
+    Raises ValueError when the table cannot be read or git is not installed.
     """
     if shutil.which("git") is None:
         raise ValueError("git is not installed: submissions in repositories cannot be collected")
@@ -55,16 +55,16 @@ def collect(
 
 
 def repositories_of(table: Roster, roster: Roster) -> tuple[list[Student], list[Line]]:
-    """The students of a table who have a repository, as the class's own table calls them, and a line for the others."""
+    """Return a table's students who have a repository, under the class table's names, and a line for each other row."""
     lines = [Line("", "", "left out", problem) for problem in table.problems]
     rows: dict[str, Student] = {}
     for row in table.students:
         one = replace_fields(row, student=roster.student_of("git", row.git) or row.student)
         problem = ""
         if not one.repository:
-            problem = "The row names no repository: this student has none yet."
+            problem = "The row has no repository: this student has none yet."
         elif one.repository.startswith("-"):
-            problem = "That is not the address of a repository."
+            problem = "This is not the address of a repository."
         elif one.student.lower() in rows:
             problem = f"{rows[one.student.lower()].repository} is {one.student}'s already: the first row counts."
         if problem:
@@ -75,7 +75,7 @@ def repositories_of(table: Roster, roster: Roster) -> tuple[list[Student], list[
 
 
 def _fetch(one: Student, week: str, seconds: float) -> HandedIn | Line:
-    """The week's notebook of one repository, or the line that says why there is none."""
+    """Return the week's notebook in one repository, or a report line that says why there is none."""
     try:
         with tempfile.TemporaryDirectory(prefix="collect-") as folder:
             branch = [f"--branch={one.branch}"] if one.branch else []
@@ -85,19 +85,19 @@ def _fetch(one: Student, week: str, seconds: float) -> HandedIn | Line:
             size = int(inside(["cat-file", "-s", blob]))
             if size > MAX_BYTES:
                 raise ValueError(
-                    f"{path} has {size / 1e6:.1f} MB, and at most {MAX_BYTES / 1e6:.0f} MB are read: clear the outputs."
+                    f"{path} is {size / 1e6:.1f} MB, and at most {MAX_BYTES / 1e6:.0f} MB are read: clear the outputs."
                 )
             data = inside(["cat-file", "blob", blob])
             commit, when = inside(["log", "-1", "--format=%h %ct", "HEAD"]).decode().split()
             time = datetime.fromtimestamp(min(int(when), datetime.now(UTC).timestamp()), UTC)
     except (ValueError, OverflowError, OSError) as error:
         return Line(one.repository, one.student, "left out", str(error))
-    note = f"Commit {commit} of {time:%Y-%m-%d %H:%M} UTC, by the clock of whoever made it."
+    note = f"Commit {commit} of {time:%Y-%m-%d %H:%M} UTC, by its author's clock."
     return HandedIn(one.student, "git", one.repository, one.name, path, data, time, note=note)
 
 
 def _notebook(listing: bytes, week: str) -> tuple[str, str]:
-    """Path and hash of the week's notebook in a listing of the commit. Raises ValueError unless there is one."""
+    """Return path and hash of the week's notebook in a commit's listing. Raises ValueError unless there is just one."""
     found = {}
     for entry in filter(None, listing.decode(errors="replace").split("\0")):
         facts, path = entry.split("\t", 1)
@@ -108,17 +108,17 @@ def _notebook(listing: bytes, week: str) -> tuple[str, str]:
     own = {path: one for path, one in found.items() if one[1][0] not in COURSE} or found
     exact = {path: one for path, one in own.items() if one[1][-1] == f"{week}.ipynb"} or own
     if not exact:
-        raise ValueError(f"No file {week}.ipynb in its newest commit.")
+        raise ValueError(f"Its newest commit has no file {week}.ipynb.")
     if len({blob for blob, _ in exact.values()}) > 1:
-        raise ValueError(f"It has {len(exact)} notebooks of this week, none was chosen: {printable(', '.join(exact))}.")
+        raise ValueError(f"It has {len(exact)} notebooks of this week; none was chosen: {printable(', '.join(exact))}.")
     path, (blob, _) = next(iter(exact.items()))
     return path, blob
 
 
 def _git(words: Sequence[str], seconds: float, folder: str = ".") -> bytes:
-    """What git prints. Raises ValueError with its complaint, or when it takes too long; it never asks for a password.
+    """Return git's output. Raises ValueError with its error message, or if it takes too long; it never prompts.
 
-    git talks to a server through programs of its own, which hold its pipes: they are ended with it.
+    git talks to servers through child processes that hold its pipes open; those are ended with it.
     """
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
     ssh = {"GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}

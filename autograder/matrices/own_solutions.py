@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+from shardlab.own.packing import MIME
 
 from autograder import weeks
 from autograder.authoring import notebooks
@@ -46,13 +48,18 @@ def rows(
         yield from pool.map(lambda judge, run: row_of(judge, *run, submitted, root), runs)
 
 
-def hand_in(week: str, submitted: Path, root: Path = ROOT) -> Path:
-    """Copy the solution of each exercise into the released notebook of course/, and save it as a submission."""
+def hand_in(week: str, submitted: Path, root: Path = ROOT, mine: Mapping[str, str] | None = None) -> Path:
+    """Copy the solution of each exercise into the released notebook of course/, and save it as a submission.
+
+    mine: {module: source} for the output of the cell that submits a student's own trainer.
+    """
     notebook = nbformat.read(notebooks.release_path(week, root), 4)
     answers = {cell.id: cell.source for cell in notebooks.read_source(week, root).cells}
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
             cell.source = answers[cell.id]
+        if mine and cell.source.endswith("pack()"):
+            cell.outputs = [nbformat.v4.new_output("display_data", {MIME: json.dumps(dict(mine))})]
     path = submitted / STUDENT / week / f"{week}.ipynb"
     path.parent.mkdir(parents=True)
     nbformat.write(notebook, path)

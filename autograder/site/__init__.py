@@ -1,1 +1,1 @@
-"""The course as pages to read offline: executed weeks, docs, glossary and search, in English and Chinese."""
+"""The course as a website for offline reading: executed weeks, docs, glossary and search, in English and Chinese."""

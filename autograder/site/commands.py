@@ -15,13 +15,13 @@ app = typer.Typer()
 
 @app.command()
 def site(
-    week: Annotated[list[str] | None, typer.Argument(help="weeks to execute, week01 …; all of them without it")] = None,
+    week: Annotated[list[str] | None, typer.Argument(help="weeks to execute, week01 …; default: all")] = None,
     to: Annotated[Path, typer.Option(help="the folder of the site")] = ROOT / "build" / "site",
-    side_by_side: Annotated[int, typer.Option(help="how many notebooks run at once", min=1)] = 2,
+    side_by_side: Annotated[int, typer.Option(help="number of notebooks that run at once", min=1)] = 2,
 ) -> None:
-    """Write the course as pages to read offline: weeks with outputs, docs, glossary, search.
+    """Write the course as a website for offline reading: weeks with outputs, docs, glossary, search.
 
-    Outputs are kept for the next time. With weeks named, only these are executed, and the others have no outputs.
+    Outputs are cached for the next build. If you name weeks, only those are executed, and the others have no outputs.
     """
     from autograder.authoring import notebooks
     from autograder.site.execute import execute_all
@@ -30,7 +30,7 @@ def site(
     began = time.monotonic()
 
     def done(name: str) -> None:
-        typer.echo(f"{name}: outputs are there after {time.monotonic() - began:.0f} s")
+        typer.echo(f"{name}: outputs ready after {time.monotonic() - began:.0f} s")
 
     try:
         _refuse_without_sources()
@@ -48,4 +48,4 @@ def site(
 
 def _refuse_without_sources() -> None:
     if not any((ROOT / "solutions").glob("week*/week*.py")):
-        raise ValueError("the outputs of the site come from solutions/, which this copy of the course has not got")
+        raise ValueError("the site's outputs are made from solutions/, which this copy of the course does not include")

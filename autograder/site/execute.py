@@ -1,4 +1,4 @@
-"""The weeks with their outputs: executed once for each content of page and package, then read from a folder."""
+"""Run the weeks and cache their outputs; a week is executed again only when its page or the package changes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 
 CACHE = ROOT / "build" / "executed"
-CELL_SECONDS = 300  # at most; the longest trains for a minute on two busy cores
+CELL_SECONDS = 300  # limit per cell; the longest trains for a minute on two busy cores
 SHAPES_OUTPUTS = ("torch", "numpy", "matplotlib", "ipywidgets", "nbclient")
 
 
 def client_of(week: str, notebook: NotebookNode, *, cell_seconds: int = CELL_SECONDS) -> NotebookClient:
-    """What executes a week's notebook from top to bottom, in a kernel of its own and in the folder of its source."""
+    """Return a client that executes a week's notebook in a fresh kernel, in the folder of its source."""
     folder = str(notebooks.source_path(week).parent)
     resources = {"metadata": {"path": folder}}
-    quiet = ["--log-level=ERROR"]  # no word about loopback's ports for each kernel
+    quiet = ["--log-level=ERROR"]  # suppress a message about loopback ports per kernel
     return NotebookClient(
         notebook, timeout=cell_seconds, kernel_name="python3", resources=resources, extra_arguments=quiet
     )
 
 
 def executed(week: str, *, folder: Path = CACHE) -> NotebookNode:
-    """The notebook of a week with its solutions and outputs; it is executed if the folder has not got it.
+    """Return a week's notebook with solutions and outputs, executing it if it is not in the cache folder.
 
-    Checks stay without outputs: they run a student's answers, and a page shows none.
+    Checks get no output: they test a student's answers, and the site has none.
     Raises ValueError that names the week and the error of a cell that raises.
     """
     notebook = notebooks.read_source(week)
@@ -48,9 +48,9 @@ def executed(week: str, *, folder: Path = CACHE) -> NotebookNode:
         folder.mkdir(parents=True, exist_ok=True)
         for older in folder.glob(f"{week}-*.ipynb"):
             older.unlink(missing_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}.part")  # two builds may run at once
+        part = kept.with_suffix(f".{os.getpid()}.part")  # two builds may run at the same time
         nbformat.write(_execute(week, notebook), part)
-        part.rename(kept)  # an interrupted build leaves nothing that looks whole
+        part.rename(kept)  # atomic: an interrupted build leaves no partial file
     return _with_outputs_of(nbformat.read(kept, 4), notebook)
 
 
@@ -61,10 +61,10 @@ def execute_all(
     side_by_side: int = 2,
     done: Callable[[str], None] = lambda week: None,
 ) -> dict[str, NotebookNode]:
-    """{week: executed notebook}, some side by side; `done` is called after each.
+    """Return {week: executed notebook}, running several in parallel; `done` is called after each.
 
-    A week that fails gets a second try at the end, alone: ranks of a page have timeouts, which a busy machine breaks.
-    Raises ValueError as `executed` does, where the second try fails too.
+    A week that fails is retried alone at the end, because its ranks have timeouts that a busy machine can exceed.
+    Raises ValueError like `executed` if the second try fails too.
     """
     found: dict[str, NotebookNode] = {}
     with ThreadPoolExecutor(side_by_side) as pool:
@@ -81,7 +81,7 @@ def execute_all(
 
 
 def key_of(notebook: NotebookNode) -> str:
-    """A name for everything that outputs come from: the cells' code, all files of shardlab, and versions."""
+    """Return a hash of everything that determines the outputs: the cells' code, all files of shardlab, and versions."""
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     text = "\0".join([*code, _package_hash(), sys.version, *(f"{name} {version(name)}" for name in SHAPES_OUTPUTS)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -98,7 +98,7 @@ def _package_hash() -> str:
 
 
 def _execute(week: str, notebook: NotebookNode) -> NotebookNode:
-    """The notebook with its outputs; no check is called, but what its cell assigns is there for the cells below."""
+    """Execute a notebook without calling its checks; assignments in check cells still run, as later cells use them."""
     running = deepcopy(notebook)
     for cell in running.cells:
         if _is_check(cell):
@@ -109,20 +109,20 @@ def _execute(week: str, notebook: NotebookNode) -> NotebookNode:
         raise ValueError(f"{week} does not run from top to bottom: {error.ename}: {error.evalue}") from error
     for cell, before in zip(running.cells, notebook.cells, strict=True):
         cell.source = before.source
-        cell.metadata.pop("execution", None)  # times of this one build
+        cell.metadata.pop("execution", None)  # timestamps of this build
         for output in cell.get("outputs", []):
             if output.output_type == "stream":
-                output.text = output.text.replace(f"{ROOT}/", "")  # where this one machine keeps the course
+                output.text = output.text.replace(f"{ROOT}/", "")  # hide where this machine stores the course
     return running
 
 
 def _with_our_commands(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which `!shardlab doctor` is found, as it is in the JupyterLab that `make lab` opens."""
+    """Return the environment with our commands on PATH, as in `make lab`'s JupyterLab, so `!shardlab doctor` works."""
     return {**variables, "PATH": os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])}
 
 
 def _with_outputs_of(ran: NotebookNode, notebook: NotebookNode) -> NotebookNode:
-    """The notebook as it is now; the same code may have run below other prose."""
+    """Add cached outputs to the current notebook; its prose may have changed since the code ran."""
     together = deepcopy(notebook)
     together.metadata["widgets"] = ran.metadata.get("widgets", {})
     code = [cell for cell in ran.cells if cell.cell_type == "code"]
@@ -132,7 +132,7 @@ def _with_outputs_of(ran: NotebookNode, notebook: NotebookNode) -> NotebookNode:
 
 
 def without_check(source: str) -> str:
-    """The code of a check's cell without its calls of `check`."""
+    """Return the code of a check cell without its calls of `check`."""
     statements = ast.parse(source).body
     return ast.unparse(ast.Module([one for one in statements if not _calls_check(one)], []))
 

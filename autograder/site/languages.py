@@ -1,4 +1,4 @@
-"""What the site says in two languages: tables beside this file, one line for both, and HTML that holds both at once."""
+"""The site's texts in two languages: tables in data/, with one entry for both languages, and HTML that has both."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from html import escape
 from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
-_PLACE = re.compile(r"^\d+ · ")  # "3 · Notation": the number stays, and has no line of its own
+_PLACE = re.compile(r"^\d+ · ")  # "3 · Notation": the number is kept and not part of the key
 _NUMBER = re.compile(r"(?<![\w.-])\d+(?:[.,]\d+)*(?!\w)")  # 7, 0.14 and 4,096, but not the digits of 1F1B or ZeRO-3
 
 
 @dataclass(frozen=True)
 class Term:
-    """A term of the glossary: its names and meaning in both languages, and the week that first needs it."""
+    """A glossary term: its names and meaning in both languages, and the week that first uses it."""
 
     en: str
     zh: str
@@ -27,9 +27,9 @@ class Term:
 
 @cache
 def glossary() -> tuple[Term, ...]:
-    """The terms in the order of the English alphabet.
+    """Return the terms in English alphabetical order.
 
-    Raises ValueError that names an entry with a missing or unknown line.
+    Raises ValueError that names an entry with a missing or unknown key.
     """
     terms = []
     for entry in _table("glossary")["term"]:
@@ -42,14 +42,14 @@ def glossary() -> tuple[Term, ...]:
 
 @cache
 def words() -> dict[str, dict[str, str]]:
-    """{name: {"en": ..., "zh": ...}} of everything that the site itself says."""
+    """Return {name: {"en": ..., "zh": ...}} for every text of the site's own user interface."""
     return _table("words")
 
 
 def heading_key(heading: str) -> tuple[str, str, list[str]]:
-    """What a heading is looked up by: its place ("3 · " or ""), its words with {} for numbers, and these numbers.
+    """Split a heading for lookup: its place ("3 · " or ""), its words with {} in place of numbers, and these numbers.
 
-    Measured numbers change, and a heading keeps its Chinese line.
+    Because numbers are not part of the key, a heading keeps its translation when a measured number changes.
     """
     place = match[0] if (match := _PLACE.match(heading)) else ""
     rest = heading[len(place) :]
@@ -57,35 +57,35 @@ def heading_key(heading: str) -> tuple[str, str, list[str]]:
 
 
 def heading_in_chinese(heading: str) -> str:
-    """The Chinese of a heading, its place and its numbers kept; inline code stands between backticks.
+    """Return a heading in Chinese with its place and numbers; inline code is in backticks.
 
     Raises ValueError that says which line of headings.toml is missing.
     """
     place, key, numbers = heading_key(heading)
     if key not in _table("headings"):
-        raise ValueError(f'the heading "{heading}" has no Chinese: add a line "{key}" = "..." to headings.toml')
+        raise ValueError(f'the heading "{heading}" has no translation: add a line "{key}" = "..." to headings.toml')
     return place + _table("headings")[key].format(*numbers)
 
 
 def prompt_in_chinese(prompt: str) -> str | None:
-    """The Chinese of a question, hint or promise of a page, as of a heading; None where there is none."""
+    """Return a question, hint or promise of a page in Chinese, looked up like a heading; None if it has no entry."""
     _, key, numbers = heading_key(" ".join(prompt.replace("`", "").split()))
     return chinese.format(*numbers) if (chinese := _table("prompts").get(key)) else None
 
 
 def both(english: str, chinese: str) -> str:
-    """HTML that holds both; the page's style shows one. `english` and `chinese` are HTML."""
+    """Return HTML with both languages, one of which the page's style shows. `english` and `chinese` are HTML."""
     return f'<span class="en" lang="en">{english}</span><span class="zh" lang="zh-CN">{chinese}</span>'
 
 
 def say(name: str, **values: object) -> str:
-    """HTML of one entry of words.toml in both languages, its {names} replaced."""
+    """Return an entry of words.toml as HTML in both languages, with its {names} replaced."""
     entry = words()[name]
     return both(*(escape(entry[language], quote=False).format(**values) for language in ("en", "zh")))
 
 
 def inline_code(text: str) -> str:
-    """HTML of plain text in which code stands between backticks."""
+    """Convert plain text with code in backticks to HTML."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
 
 

@@ -1,4 +1,4 @@
-"""From a path of the repository to an address of the site, and pictures under names of their content."""
+"""Translate repository paths to site addresses, and store pictures under names derived from their content."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SHOWN_AS_CODE = (".py", ".toml", ".txt", ".csv", ".md", ".sh", ".yml")
 
 
 class Links:
-    """Where the pages of a site are: {path in the repository: address in the site}, both relative to their top.
+    """Addresses of the site's pages: {path in the repository: address in the site}, both relative to their root.
 
-    A source file that some page links to becomes a page too, and is collected in `files`.
+    A source file that a page links to becomes a page too; these are collected in `files`.
     """
 
     def __init__(self, addresses: dict[str, str], folder: Path, root: Path = ROOT) -> None:
@@ -22,16 +22,16 @@ class Links:
         self.files: dict[str, str] = {}
 
     def address(self, page: str, link: str, written_in: str = "") -> str | None:
-        """The address of a link, relative to that of the page that shows it; None where the site has no such page.
+        """Return a link's address relative to the page that shows it; None if the site has no such page.
 
-        written_in: the path in the repository that the link starts from, if it is not `page`.
-        Raises ValueError for a link to what the repository has not got.
+        written_in: the path in the repository that the link is relative to, if it is not `page`.
+        Raises ValueError for a link to a file that does not exist.
         """
         path, _, anchor = link.partition("#")
         source = written_in or page
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if path else source
         if not (self.root / target).exists():
-            raise ValueError(f"{source} links to {link}, which is not there")
+            raise ValueError(f"{source} links to {link}, which does not exist")
         there = self._address_of(target)
         if there is None:
             return None
@@ -39,12 +39,12 @@ class Links:
         return way + (f"#{anchor}" if anchor else "")
 
     def picture(self, page: str, link: str) -> str:
-        """The address of a picture of the repository, as the page that shows it needs it; the file is copied."""
+        """Copy a picture from the repository, and return its address relative to the page that shows it."""
         path = self.root / posixpath.join(posixpath.dirname(page), link)
         return self.keep(page, path.read_bytes(), path.suffix)
 
     def keep(self, page: str, data: bytes, suffix: str = ".png") -> str:
-        """Write a picture under the name of its content, once, and return its address as `page` needs it."""
+        """Write a picture, named by its content hash, if it is new; return its address relative to `page`."""
         name = f"pictures/{hashlib.sha256(data).hexdigest()[:20]}{suffix}"
         path = self.folder / name
         if not path.is_file():
@@ -61,5 +61,5 @@ class Links:
 
 
 def relative(page: str, target: str) -> str:
-    """The way from one address of the site to another."""
+    """Return the relative path from one address of the site to another."""
     return posixpath.relpath(target, posixpath.dirname(page) or ".")

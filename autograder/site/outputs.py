@@ -1,4 +1,4 @@
-"""Outputs of a cell as HTML: text, figures as files with their words, and the first picture of what has sliders."""
+"""Render a cell's outputs as HTML: text, figures as files with captions, and a widget's initial picture."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from autograder.site.languages import say
 
 WIDGETS = "application/vnd.jupyter.widget-view+json"
 STATES = "application/vnd.jupyter.widget-state+json"
-Keep = Callable[[bytes], str]  # writes a picture, returns its address
+Keep = Callable[[bytes], str]  # stores a picture and returns its address
 _EMBEDDED = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
 _ABSENT = object()
 
 
 def outputs_html(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) -> str:
-    """The HTML of a cell's outputs.
+    """Return the HTML of a cell's outputs.
 
-    states: the notebook's widgets, {model id: its state}, from its metadata.
-    Raises ValueError for a kind of output that no page shows.
+    states: {model id: state} of the notebook's widgets, from its metadata.
+    Raises ValueError for a kind of output that the site cannot show.
     """
     return "".join(_parts(outputs, states, keep))
 
 
 def widget_states(notebook: NotebookNode) -> dict[str, Any]:
-    """The states of a notebook's widgets by model id, as nbclient has kept them."""
+    """Return the states of a notebook's widgets by model id, as nbclient stored them."""
     kept = notebook.metadata.get("widgets", {}).get(STATES, {}).get("state", {})
     return {model: one.get("state", {}) for model, one in kept.items()}
 
 
 def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) -> Iterator[str]:
-    caption = ""  # the sentence of the figure above: `figures.show` prints it, and here it stands below the picture
+    caption = ""  # `figures.show` also prints the alt text; here it appears once, below the picture
     for output in _joined(outputs):
         if output["output_type"] == "stream":
             text = output["text"]
@@ -47,7 +47,7 @@ def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) 
             if text.strip():
                 yield f'<pre class="output">{ansi2html(text.rstrip())}</pre>'
         elif output.get("metadata", {}).get(MARK):
-            continue  # what the widget below it shows, too
+            continue  # the widget below shows the same picture
         elif output["output_type"] == "error":
             yield f'<pre class="output error">{ansi2html(chr(10).join(output["traceback"]))}</pre>'
         else:
@@ -63,11 +63,11 @@ def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) 
             elif "text/plain" in data:
                 yield f'<pre class="output">{ansi2html(data["text/plain"])}</pre>'
             else:
-                raise ValueError(f"no page shows an output of {', '.join(data)}: display a PNG, HTML or text")
+                raise ValueError(f"the site shows no output of type {', '.join(data)}: display a PNG, HTML or text")
 
 
 def _joined(outputs: Sequence[NotebookNode]) -> Iterator[dict[str, Any]]:
-    """The outputs with neighbouring pieces of text as one, standard error left out as no page is about it."""
+    """Merge adjacent text outputs and drop standard error, which no page is about."""
     text = ""
     for output in outputs:
         if output["output_type"] == "stream":
@@ -83,14 +83,14 @@ def _joined(outputs: Sequence[NotebookNode]) -> Iterator[dict[str, Any]]:
 
 def _figure(png: str, alt: str, width: int | None, keep: Keep) -> str:
     if not alt:
-        raise ValueError("a figure has no words: show it with figures.show")
+        raise ValueError("a figure has no alt text: show it with figures.show")
     size = f' width="{width}"' if width else ""
     image = f'<img class="figure" alt="{escape(alt)}"{size} src="{keep(base64.b64decode(png))}" loading="lazy">'
     return f"<figure>{image}<figcaption>{escape(alt, quote=False)}</figcaption></figure>"
 
 
 def _widget(model: str, states: dict[str, Any], keep: Keep) -> str:
-    """What a widget shows before anyone has moved it, and a word about where it moves."""
+    """Return a widget's initial state, and a note that it is interactive in the notebook."""
     inside = "".join(_shown_by(model, states, keep))
     return f'<div class="still"><p class="note">{say("still")}</p>{inside}</div>'
 
@@ -108,5 +108,5 @@ def _shown_by(model: str, states: dict[str, Any], keep: Keep) -> Iterator[str]:
 
 
 def _without_embedded(html: str, keep: Keep) -> str:
-    """HTML whose pictures are files too."""
+    """Return HTML with embedded pictures replaced by files."""
     return _EMBEDDED.sub(lambda match: keep(base64.b64decode(match[1])), html)

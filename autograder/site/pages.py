@@ -1,4 +1,4 @@
-"""The pages of the site: which there are, and what stands on each."""
+"""The pages of the site: which pages exist, and what each contains."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from autograder.site.outputs import outputs_html, widget_states
 from autograder.site.prose import Prose
 from autograder.site.shown import Shown, shown
 
-LOOKED_UP = ("docs/syllabus.md", "docs/bug-museum.md", "docs/milestones.md")  # beside glossary and sources
-READING = ("Read real code", "Going further")  # the sections of a week that lead to code and papers of others
+LOOKED_UP = ("docs/syllabus.md", "docs/bug-museum.md", "docs/milestones.md")  # listed with the glossary and the sources
+READING = ("Read real code", "Going further")  # the sections of a week that link to other people's code and papers
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page: `source` is its path in the repository, `title` and `body` are HTML, `name` the title as text."""
+    """A page: `source` is its path in the repository, `title` and `body` are HTML, `name` is the title as text."""
 
     address: str
     source: str
@@ -37,7 +37,7 @@ class Page:
 
 
 def addresses(weeks: list[str], root: Path = ROOT) -> dict[str, str]:
-    """{path in the repository: address} of all pages that are not source files."""
+    """Return {path in the repository: address} of all pages except source files."""
     found = {"index": "index.html", "glossary": "glossary.html", "reading": "reading.html"}
     for week in weeks:
         for path in (f"course/{week}/{week}.ipynb", f"solutions/{week}/{week}.py"):
@@ -48,7 +48,7 @@ def addresses(weeks: list[str], root: Path = ROOT) -> dict[str, str]:
 
 
 def documents(root: Path = ROOT) -> list[str]:
-    """Paths of the pages in Markdown: the set-up, docs/, and what the labs say of themselves."""
+    """Return the paths of the Markdown pages: setup, docs/, and the READMEs of the labs."""
     found = [*sorted((root / "docs").rglob("*.md")), *sorted((root / "labs").rglob("README.md"))]
     return ["README.md", "CONTRIBUTING.md", *(str(path.relative_to(root)) for path in found)]
 
@@ -57,9 +57,9 @@ def documents(root: Path = ROOT) -> list[str]:
 
 
 def week_page(week: str, solved: NotebookNode, links: Links) -> Page:
-    """The page of one week, from its notebook with solutions, executed or not.
+    """Render the page of one week from its notebook with solutions, executed or not.
 
-    Raises ValueError for a heading without Chinese, or a figure without words.
+    Raises ValueError for a heading without a Chinese translation, or a figure without alt text.
     """
     source = f"course/{week}/{week}.ipynb"
     prose = Prose(source, links)
@@ -85,18 +85,18 @@ def _cell(cell: Shown, prose: Prose, outputs: Callable[[Shown], str]) -> str:
 
 
 def code_html(source: str, language: str = "ipython3") -> str:
-    """Highlighted code, which a keyboard can scroll."""
+    """Return highlighted code that can be scrolled with the keyboard."""
     html = Highlight2HTML(pygments_lexer=language)(source)
     return html.replace("<pre>", '<pre tabindex="0">', 1)
 
 
-# ---- pages in Markdown, and source files ----------------------------------------------------------------------------
+# ---- Markdown pages and source files -------------------------------------------------------------------------------
 
 
 def document_page(path: str, links: Links) -> Page:
-    """A page of docs/ or labs/.
+    """Render a page of docs/ or labs/.
 
-    Raises ValueError for a heading without Chinese, or a link that leads nowhere.
+    Raises ValueError for a heading without a Chinese translation, or a broken link.
     """
     text = (links.root / path).read_text(encoding="utf-8")
     kind = "lab" if path.startswith("labs/") else "list" if path in LOOKED_UP else "doc"
@@ -105,7 +105,7 @@ def document_page(path: str, links: Links) -> Page:
 
 
 def file_page(path: str, links: Links) -> Page:
-    """A source file that a page links to, as it is."""
+    """Render a source file that a page links to."""
     text = (links.root / path).read_text(encoding="utf-8")
     language = {".py": "python", ".toml": "toml", ".md": "markdown", ".yml": "yaml"}.get(Path(path).suffix, "text")
     title = f"<code>{escape(path)}</code>"
@@ -117,7 +117,7 @@ def file_page(path: str, links: Links) -> Page:
 
 
 def glossary_page(weeks: list[str], links: Links) -> Page:
-    """All terms in both languages, with the week that needs each first."""
+    """Render all terms in both languages, each with the week that first uses it."""
     number = {int(week[4:6]): week for week in weeks}
     rows = []
     for term in glossary():
@@ -136,7 +136,7 @@ def glossary_page(weeks: list[str], links: Links) -> Page:
 
 
 def reading_page(solved: Mapping[str, NotebookNode], links: Links) -> Page:
-    """The code and the papers that the weeks send their readers to, week by week, in the weeks' own words."""
+    """Render the code and papers that the weeks recommend, week by week, in their own words."""
     parts = [f'<h1 id="sources">{_title("Sources to read")}</h1><p>{say("reading-is")}</p>']
     anchors = Counter[str]()
     for week in solved:
@@ -152,7 +152,7 @@ def reading_page(solved: Mapping[str, NotebookNode], links: Links) -> Page:
 
 
 def section_of(cells: Sequence[str], wanted: str) -> str:
-    """A section of some cells of Markdown with its heading, to the end of its cell or the next heading; or nothing."""
+    """Return a section of Markdown cells, without its heading, up to the next heading or the end of its cell; or ""."""
     for text in cells:
         section = rf"^##+ (?:\d+ · )?{re.escape(wanted)}\n(.*?)(?=^#|\Z)"
         if match := re.search(section, text, re.DOTALL | re.MULTILINE):
@@ -164,10 +164,10 @@ def section_of(cells: Sequence[str], wanted: str) -> str:
 
 
 def index_page(pages: list[Page], links: Links) -> Page:
-    """What the site is, the weeks, and everything beside them."""
+    """Render the first page: a description of the site, the weeks, and links to everything else."""
     name = "Distributed Training and Hybrid Parallelism"
     parts = [f"<h1>{_title(name)}</h1>", f'<p class="lead">{say("site-is")}</p>']
-    for kind, heading in (("week", "Weeks"), ("list", "To look things up"), ("doc", "Pages"), ("lab", "Labs")):
+    for kind, heading in (("week", "Weeks"), ("list", "Reference"), ("doc", "Pages"), ("lab", "Labs")):
         entries = "".join(f'<li><a href="{page.address}">{page.title}</a></li>' for page in pages if page.kind == kind)
         parts.append(f'<h2 id="{kind}">{_title(heading)}</h2><ul class="entries {kind}">{entries}</ul>')
     shows = "".join(f"<li>{say(f'shows-{one}')}</li>" for one in ("exercise", "folded", "check", "widget"))
@@ -176,13 +176,13 @@ def index_page(pages: list[Page], links: Links) -> Page:
 
 
 def first_heading(markdown: str) -> str:
-    """The title of a page in Markdown, without marks of code.
+    """Return the title of a Markdown page, without code marks.
 
-    Raises ValueError where it has none.
+    Raises ValueError if it has none.
     """
     match = re.search(r"^# (.+)$", markdown, re.MULTILINE)
     if match is None:
-        raise ValueError(f"a page begins without a title: {markdown[:60]!r}")
+        raise ValueError(f"a page does not start with a title: {markdown[:60]!r}")
     return match[1].replace("`", "")
 
 

@@ -1,4 +1,4 @@
-"""Markdown as HTML that loads nothing: headings in two languages, links to the site's own pages, formulas as MathML."""
+"""Markdown as HTML that loads nothing: bilingual headings, links to the site's own pages, formulas as MathML."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from autograder.site.links import Links
 
 @dataclass
 class Prose:
-    """What turns the Markdown of one page into HTML; `anchors` counts those that the page has, so that each is one.
+    """Render the Markdown of one page as HTML; `anchors` counts the anchors used so far, to keep them unique.
 
-    page: where the HTML stands, a path in the repository or a page of the site's own.
-    written_in: the path whose links these are, if the Markdown is another page's.
+    page: the page that shows the HTML: a path in the repository, or one of the site's own pages.
+    written_in: the path that links are relative to, if the Markdown comes from another page.
     """
 
     page: str
     links: Links
-    below: int = 0  # levels that all headings are moved down
+    below: int = 0  # number of levels by which all headings are moved down
     written_in: str = ""
     anchors: Counter[str] = field(default_factory=Counter)
 
     def html(self, markdown: str) -> str:
-        """The HTML of some Markdown of this page.
+        """Render some Markdown of this page.
 
-        Raises ValueError for a heading without Chinese.
+        Raises ValueError for a heading without a Chinese translation.
         """
         return MarkdownWithMath(renderer=_Renderer(self)).render(markdown)
 
     def anchor(self, heading: str) -> str:
-        """The name that GitHub gives to a heading, so that links of the repository lead here too."""
+        """Return the anchor that GitHub gives a heading, so that links written for the repository work here too."""
         name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         self.anchors[name] += 1
         return name if self.anchors[name] == 1 else f"{name}-{self.anchors[name] - 1}"
@@ -79,6 +79,6 @@ class _Renderer(WithoutScripts):
 
 
 def _asked(html: str) -> str:
-    """HTML in both languages where its words have Chinese, else as it is."""
+    """Return HTML in both languages if its text has a Chinese translation, else unchanged."""
     chinese = prompt_in_chinese(unescape(striptags(html)))
     return both(html, inline_code(chinese)) if chinese else html

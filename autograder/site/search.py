@@ -1,4 +1,4 @@
-"""What the search of the site looks through: one entry for each section of a page, its prose and no code cells."""
+"""Build the search index: one entry per section of a page, with its prose but no code cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEFT_OUT = "pre, .anchor, .highlight, .label, .folded"
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its address with anchor, the page's and its own heading in both languages, and its words."""
+    """A section: its address with anchor, the headings of page and section in both languages, and its text."""
 
     address: str
     page: tuple[str, str]
@@ -25,13 +25,13 @@ class Section:
 
 
 def index_script(pages: Iterable[Page]) -> str:
-    """The index as a script: a page that was opened from a folder may load scripts, but no other files."""
+    """Return the index as a script: a page opened from a folder may load scripts, but no other files."""
     rows = [[one.address, *one.page, *one.heading, one.text] for page in pages for one in sections_of(page)]
     return f"window.SEARCH_INDEX = {json.dumps(rows, ensure_ascii=False, separators=(',', ':'))};\n"
 
 
 def sections_of(page: Page) -> Iterator[Section]:
-    """The sections of a page in its order; a term of the glossary is a section of its own. Source files have none."""
+    """Yield the sections of a page in order; each glossary term is a section. Source files have none."""
     if page.kind in ("file", "index"):
         return
     soup = BeautifulSoup(page.body, "html.parser")
@@ -51,7 +51,7 @@ def sections_of(page: Page) -> Iterator[Section]:
 
 
 def _until(start: Tag, end: Tag | None) -> Iterator[str]:
-    """The words after a heading and before the next."""
+    """Yield the text between a heading and the next."""
     for element in start.next_elements:
         if element is end:
             return

@@ -1,7 +1,7 @@
-"""Which cells of a week a reader sees: the students' page, with outputs that do not give answers away.
+"""Select the cells of a week that a reader sees: the students' page, with outputs that do not reveal answers.
 
-An exercise is shown as it is handed out, a check without output. An output is folded where the page asks for a
-prediction first, and where the cell uses an answer, directly or through other cells: then it is the course's own.
+An exercise is shown as released, a check without output. An output is folded if the page asks for a prediction first,
+or if the cell uses an answer, directly or through other cells; then the output comes from the course's solution.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ASKS_FIRST = re.compile(r"\b(predict|guess|commit to|then run|before you run|est
 
 @dataclass(frozen=True)
 class Shown:
-    """One cell of a page: `exercise` is its exercise's name or empty, `folded` why its outputs are not open."""
+    """One cell of a page: `exercise` is its exercise's name or empty; `folded` says why its outputs are folded."""
 
     kind: Kind
     source: str
@@ -32,9 +32,9 @@ class Shown:
 
 
 def shown(solved: NotebookNode, released: NotebookNode) -> list[Shown]:
-    """The cells of a page, from the executed notebook with solutions and the students' one.
+    """Return the cells of a page, given the executed notebook with solutions and the students' notebook.
 
-    Raises ValueError where the two have different cells.
+    Raises ValueError if their cells do not match.
     """
     if [cell.cell_type for cell in solved.cells] != [cell.cell_type for cell in released.cells]:
         raise ValueError("the notebook with solutions and the students' notebook have different cells: build course/")
@@ -59,14 +59,14 @@ def shown(solved: NotebookNode, released: NotebookNode) -> list[Shown]:
 
 
 def solution_lines(solved: NotebookNode, released: NotebookNode) -> set[str]:
-    """The lines of solutions that the students' page has nowhere: what no page of the site may show."""
+    """Return solution lines that occur nowhere in the students' page, and so must not occur on the site."""
     given = {line.strip("`") for cell in released.cells for line in _lines(cell.source)}  # a hint quotes a line
     marked = [cell.source for cell in solved.cells if cell.metadata.get("nbgrader", {}).get("solution")]
     return {line for source in marked for line in _lines(source)} - given
 
 
 def _names(source: str) -> tuple[set[str], set[str]]:
-    """What the statements of a cell bind, and what they read of other cells."""
+    """Return the names that a cell's statements bind, and the names they read from other cells."""
     _, statements = cell_text.read(source)
     return {name for one in statements for name in one.binds}, {name for one in statements for name in one.reads}
 

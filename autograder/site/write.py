@@ -1,4 +1,4 @@
-"""Write the site: pages in one frame, their style and script, and the index of the search."""
+"""Write the site: its pages with style and script, and the search index."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STATIC = ("site.css", "site.js")
 
 
 def write_site(solved: Mapping[str, NotebookNode], folder: Path, root: Path = ROOT) -> list[Page]:
-    """Write the whole site into a folder, which is emptied first, and return its pages.
+    """Write the whole site to a folder, which is emptied first, and return its pages.
 
     solved: {week: its notebook with solutions, executed or not}.
-    Raises ValueError for a heading without Chinese, a link that leads nowhere, or a figure without words.
+    Raises ValueError for a heading without a Chinese translation, a broken link, or a figure without alt text.
     """
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "index.html").is_file():
-        raise ValueError(f"{folder} holds something that is not a site: name an empty folder")
+        raise ValueError(f"{folder} contains something that is not a site: choose an empty folder")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     links = Links(pages.addresses(list(solved), root), folder, root)
@@ -56,7 +56,7 @@ def _frame():
 
 
 def _surroundings(page: Page, whole: list[Page]) -> dict:
-    """What the frame needs besides the page: its neighbours, the pages by kind, addresses as this page needs them."""
+    """Return the other values that the template needs: neighboring pages, pages by kind, and relative addresses."""
     alike = [one for one in whole if one.kind == page.kind and page.kind == "week"]
     place = alike.index(page) if page in alike else -1
     return {

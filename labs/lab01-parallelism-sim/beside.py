@@ -1,4 +1,4 @@
-"""What the programs of this lab share: this machine's calibration, a table of predictions beside measurements, bars."""
+"""Code shared by this lab's programs: the machine's calibration, a table of predictions and measurements, bars."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import typer
 from shardlab.costs.clock.calibration import Calibration, default_file, read_calibration
 
 CalibrationFile = Annotated[
-    Path | None, typer.Option(help="What `shardlab calibrate` wrote; without a file this machine is measured first.")
+    Path | None, typer.Option(help="File written by `shardlab calibrate`; without one, this machine is measured first.")
 ]
 
 
 def _in_a_folder(path: Path | None) -> Path | None:
-    """Refuse, before minutes of measuring, a picture that could not be written."""
+    """Reject a figure path that cannot be written before spending minutes on measurements."""
     if path is not None and not path.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {path.parent}: make it, or name another")
+        raise typer.BadParameter(f"there is no folder {path.parent}: create it or use another one")
     return path
 
 
 FigureFile = Annotated[
-    Path | None, typer.Option(help="Write the comparison as a picture.", dir_okay=False, callback=_in_a_folder)
+    Path | None, typer.Option(help="Save the comparison as a figure.", dir_okay=False, callback=_in_a_folder)
 ]
-Rounds = Annotated[int, typer.Option(min=1, help="Steps that count; two more warm up.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Steps to measure, after two warm-up steps.")]
 WARM_UP = 2
 
 
 class Step(NamedTuple):
-    """Seconds of a step: what a rank computes, and how much longer the step lasts for its messages."""
+    """Seconds of a step: a rank's compute, and the extra time for its messages."""
 
     compute: float
     messages: float
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 def calibration_for(ranks: int, path: Path | None) -> Calibration:
-    """The calibration of a file, of this machine's usual file, or measured now; it knows so many ranks."""
+    """Calibration from a file, from this machine's default file, or measured now; covers this number of ranks."""
     try:
         if path is not None or default_file().exists():
             here = read_calibration(path)
@@ -49,21 +49,21 @@ def calibration_for(ranks: int, path: Path | None) -> Calibration:
             return here
         from shardlab.commands.calibration.measure import calibrate
 
-        typer.echo("no calibration yet: measuring, a minute (`shardlab calibrate` keeps it)", err=True)
+        typer.echo("no calibration yet: measuring for about a minute (`shardlab calibrate` saves the result)", err=True)
         return calibrate([ranks] if ranks > 1 else [])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--calibration") from None
 
 
 def step_of(by_rank: Sequence[Sequence[tuple[float, float]]]) -> Step:
-    """Rounds of (seconds of compute, of the whole step) by rank as one step: that of the slowest rank, the median."""
+    """One step from rounds of (compute seconds, step seconds) by rank: the median over rounds of the slowest rank."""
     rounds = [[max(values) for values in zip(*ranks, strict=True)] for ranks in zip(*by_rank, strict=True)]
     compute, total = (median(one[place] for one in rounds) for place in (0, 1))
     return Step(compute, total - compute)
 
 
 def show(predicted: Step, measured: Step) -> None:
-    """Three lines in milliseconds, and how far the prediction is off."""
+    """Print three lines in milliseconds and the error of the prediction."""
     for name in ("compute", "messages", "total"):
         pair = [getattr(one, name) * 1e3 for one in (predicted, measured)]
         typer.echo(f"{'step, ms' if name == 'total' else name + ', ms':28}{pair[0]:12.2f}{pair[1]:12.2f}")
@@ -71,7 +71,7 @@ def show(predicted: Step, measured: Step) -> None:
 
 
 def draw(steps: Mapping[str, Step], path: Path, title: str) -> str:
-    """A bar for each step, compute and messages end to end; writes the picture and returns it in words."""
+    """Draw a bar per step with compute and messages end to end; saves the figure and returns its description."""
     from shardlab.figures import PALETTE, new_axes
     from shardlab.figures.page import png
     from shardlab.figures.palette import text_colour
@@ -93,7 +93,7 @@ def draw(steps: Mapping[str, Step], path: Path, title: str) -> str:
     ax.set_yticks(range(len(steps)), list(steps), fontsize=8)
     ax.invert_yaxis()
     ax.set_xlim(0, max(step.total for step in steps.values()) * 1150)
-    ax.set_xlabel("milliseconds of a step", fontsize=8)
+    ax.set_xlabel("milliseconds per step", fontsize=8)
     ax.tick_params(labelsize=8)
     ax.set_title(title, loc="left", fontsize=10)
     path.write_bytes(png(drawing))

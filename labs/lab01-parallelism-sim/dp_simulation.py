@@ -1,4 +1,4 @@
-"""Data parallelism: bytes that a rank sends to average gradients, and the step's time, predicted beside real ranks."""
+"""Data parallelism: bytes sent to average gradients and the time of a step, predicted and measured."""
 
 import time
 from typing import Annotated
@@ -15,7 +15,7 @@ FP32 = 4
 
 
 def train_steps(width: int, samples: int, rounds: int) -> tuple[float, list[tuple[float, float]]]:
-    """On each rank: bytes sent in a step, and each round's seconds of the passes and of the whole step."""
+    """On each rank: bytes sent per step and, for each round, the seconds of the passes and of the whole step."""
     import torch
     import torch.distributed as dist
     from shardlab import meter
@@ -38,7 +38,7 @@ def train_steps(width: int, samples: int, rounds: int) -> tuple[float, list[tupl
 
 
 def num_bytes(width: int) -> int:
-    """Of the gradients of two layers with biases."""
+    """Bytes of the gradients of two layers with biases."""
     return FP32 * 2 * (width * width + width)
 
 
@@ -55,12 +55,12 @@ def measure(ranks: int, width: int, samples: int, rounds: int) -> tuple[float, S
 def main(
     ranks: Annotated[int, typer.Option(min=2, max=16, help="Data-parallel ranks.")] = 2,
     width: Annotated[int, typer.Option(min=1, help="Width of the two layers.")] = 512,
-    samples: Annotated[int, typer.Option(min=1, help="Rows for each rank.")] = 256,
+    samples: Annotated[int, typer.Option(min=1, help="Rows per rank.")] = 256,
     rounds: Rounds = 15,
     calibration: CalibrationFile = None,
     figure: FigureFile = None,
 ) -> None:
-    """Predict what data parallelism sends and how long it takes, then measure it on real ranks of this machine."""
+    """Predict what data parallelism sends and how long a step takes, then measure it on real ranks of this machine."""
     here = calibration_for(ranks, calibration)
     predicted = predict(here, ranks, width, samples)
     sent, measured = measure(ranks, width, samples, rounds)

@@ -1,4 +1,4 @@
-"""Memory: the formulas for a model and a layout, and model states measured on a small model of this machine."""
+"""Memory: formulas for a model and a layout, and model states measured on a small model on this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ from shardlab.costs.models.model import num_parameters
 
 
 def measured_states(width: int) -> tuple[int, int, int, int]:
-    """A real fp32 model with Adam after one step: its parameters, and bytes of weights, gradients and state."""
+    """Parameters, and bytes of weights, gradients and state, of a real fp32 model after one step of Adam."""
     import torch
     from shardlab.meter import bytes_held
 
@@ -27,7 +27,7 @@ def measured_states(width: int) -> tuple[int, int, int, int]:
 
 
 def draw(rows: dict[str, MemoryBytes], path: Path, title: str) -> str:
-    """A bar for each stage of ZeRO and recomputation; writes the picture and returns it in words."""
+    """Draw a bar per ZeRO stage and recomputation; saves the figure and returns its description."""
     from shardlab.figures import draw_memory, new_axes
     from shardlab.figures.page import png
 
@@ -47,24 +47,24 @@ def draw(rows: dict[str, MemoryBytes], path: Path, title: str) -> str:
 
 
 def main(
-    model: Annotated[str, typer.Option(help="A name, or a JSON file of sizes.")] = "llama2-7b",
+    model: Annotated[str, typer.Option(help="A model name, or a JSON file of sizes.")] = "llama2-7b",
     tp: Annotated[int, typer.Option(help="Tensor parallel size.")] = 1,
     pp: Annotated[int, typer.Option(help="Pipeline parallel size.")] = 1,
     dp: Annotated[int, typer.Option(help="Data parallel size.")] = 8,
-    microbatch: Annotated[int, typer.Option(help="Sequences of a microbatch.")] = 1,
-    microbatches: Annotated[int, typer.Option(help="Microbatches of a step.")] = 8,
-    measure: Annotated[bool, typer.Option(help="Also count a small model's bytes (imports torch).")] = True,
+    microbatch: Annotated[int, typer.Option(help="Sequences per microbatch.")] = 1,
+    microbatches: Annotated[int, typer.Option(help="Microbatches per step.")] = 8,
+    measure: Annotated[bool, typer.Option(help="Also measure a small model's bytes (imports torch).")] = True,
     figure: FigureFile = None,
 ) -> None:
-    """Show what the fullest rank holds by ZeRO stage and recomputation; count a real model's 16 bytes per parameter."""
+    """Show memory of the fullest rank by ZeRO stage and recomputation; check 16 bytes per parameter on a real model."""
     rows: dict[str, MemoryBytes] = {}
     try:
         wanted = load_model(model)
         typer.echo(f"{wanted.name}: {num_parameters(wanted) / 1e9:.2f}B parameters; GiB of the fullest rank")
-        typer.echo(f"{bytes_per_parameter()}, as ZeRO's paper counts;")
+        typer.echo(f"{bytes_per_parameter()}, as in the ZeRO paper;")
         fp32 = zero_state_bytes(1, 1, 0, gradient_bytes=4).total
-        typer.echo(f"`shardlab memory` counts {fp32:g}, for gradients that are summed over microbatches in fp32")
-        typer.echo("(rest: logits, and layers that ZeRO-3 holds whole; the figure counts it with the activations)")
+        typer.echo(f"`shardlab memory` counts {fp32:g} because it sums gradients over microbatches in fp32")
+        typer.echo("(rest: logits, and whole layers held by ZeRO-3; part of the activations in the figure)")
         typer.echo(f"{'ZeRO':>4} {'recompute':10}{'states':>9}{'activations':>13}{'rest':>8}{'total':>9}")
         for zero in range(4):
             for recompute in ("none", "full"):
@@ -86,12 +86,12 @@ def main(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if figure is not None:
-        typer.echo(draw(rows, figure, f"{wanted.name}: what the fullest of {tp * pp * dp} ranks holds"))
+        typer.echo(draw(rows, figure, f"{wanted.name}: memory of the fullest of {tp * pp * dp} ranks"))
     if not measure:
         return
     count, weights, gradients, state = measured_states(64)
     typer.echo(
-        f"\n{count} parameters in fp32 with Adam: predicted 4P + 4P + 8P = {16 * count} bytes and a step counter"
+        f"\n{count} parameters in fp32 with Adam: predicted 4P + 4P + 8P = {16 * count} bytes plus a step counter"
     )
     typer.echo(f"measured {weights} + {gradients} + {state} = {weights + gradients + state} bytes")
     typer.echo(f"in mixed precision 2P + 2P + 12P = {zero_state_bytes(count, 1, 0).total:.0f} bytes: the same sum")

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from shardlab.pipeline_parallel.execution import RankTimes
     from shardlab.pipeline_parallel.schedule import Schedule
 
-FP32, LAYERS = 4, 3  # linear layers with ReLU in a stage that computes
+FP32, LAYERS = 4, 3  # linear layers with ReLU per stage, with --compute
 
 
 def compute_steps(schedule: "Schedule", width: int, rows: int, rounds: int) -> "list[RankTimes]":
-    """On each rank: the slots' times of each round, with stages of real layers and messages of rows x width."""
+    """On each rank: the slot times of each round, with stages of real layers and messages of rows x width."""
     import torch
     import torch.distributed as dist
     from shardlab.pipeline_parallel.execution import execute
@@ -57,9 +57,9 @@ def compute_steps(schedule: "Schedule", width: int, rows: int, rounds: int) -> "
 
 
 def durations_here(here: Calibration, schedule: "Schedule", width: int, rows: int) -> Durations:
-    """Seconds of F, I and W of each stage, and of a message: the first stage's layer has no input gradient.
+    """Seconds of F, I and W of each stage and of a message. The first stage's first layer has no input gradient.
 
-    Ranks that have no core of their own are slowed down together.
+    Ranks that share cores slow each other down.
     """
     stages = num_stages(schedule)
     slowdown = here.of_ranks(len(schedule)).slowdown
@@ -73,12 +73,12 @@ def durations_here(here: Calibration, schedule: "Schedule", width: int, rows: in
 
 
 def predict(here: Calibration, schedule: "Schedule", width: int, rows: int) -> float:
-    """Seconds from the first slot's begin to the last one's end."""
+    """Seconds from the start of the first slot to the end of the last one."""
     return simulate(schedule, durations_here(here, schedule, width, rows)).makespan
 
 
 def measure(schedule: "Schedule", width: int, rows: int, rounds: int) -> Timeline:
-    """The timeline of the median round, of stages that compute."""
+    """The timeline of the median round, with stages that compute."""
     from shardlab.pipeline_parallel.execution import measured
 
     by_rank = shardlab.run(
@@ -90,7 +90,7 @@ def measure(schedule: "Schedule", width: int, rows: int, rounds: int) -> Timelin
 
 
 def draw(simulated: Timeline, durations: Durations, real: Timeline, path: Path, name: str) -> str:
-    """The simulated timeline above the measured one; writes the picture and returns it in words."""
+    """Draw the simulated timeline above the measured one; saves the figure and returns its description."""
     from shardlab.figures import draw_timelines, new_rows
     from shardlab.figures.page import png
 
@@ -102,19 +102,19 @@ def draw(simulated: Timeline, durations: Durations, real: Timeline, path: Path, 
 
 def main(
     schedule: Annotated[str, typer.Option(help="gpipe, 1f1b, interleaved, zb-h1, zbv, ...")] = "1f1b",
-    ranks: Annotated[int, typer.Option(min=1, max=16, help="Stages p.")] = 4,
-    microbatches: Annotated[int, typer.Option(min=1, help="m.")] = 8,
-    milliseconds: Annotated[float, typer.Option(min=1, help="What F, I and W sleep each.")] = 20.0,
+    ranks: Annotated[int, typer.Option(min=1, max=16, help="Number of stages, p.")] = 4,
+    microbatches: Annotated[int, typer.Option(min=1, help="Number of microbatches, m.")] = 8,
+    milliseconds: Annotated[float, typer.Option(min=1, help="How long F, I and W each sleep.")] = 20.0,
     compute: Annotated[int, typer.Option(min=0, help="Compute with layers of this width instead of sleeping.")] = 0,
-    rows: Annotated[int, typer.Option(min=1, help="Rows of a microbatch, for --compute.")] = 192,
+    rows: Annotated[int, typer.Option(min=1, help="Rows per microbatch, with --compute.")] = 192,
     calibration: CalibrationFile = None,
     figure: FigureFile = None,
 ) -> None:
-    """Predict a schedule's bubble, then measure it: real messages between real ranks, stages that sleep or compute."""
+    """Predict a schedule's bubble, then measure it with real messages between ranks whose stages sleep or compute."""
     from shardlab.pipeline_parallel.emulated import run_emulated
 
     if schedule not in BUILDERS:
-        raise typer.BadParameter(f"there is no schedule {schedule!r}: use one of {', '.join(BUILDERS)}")
+        raise typer.BadParameter(f"unknown schedule {schedule!r}: use one of {', '.join(BUILDERS)}")
     try:
         built = BUILDERS[schedule](ranks, microbatches)
     except ValueError as error:
@@ -132,7 +132,7 @@ def main(
     if schedule in ("gpipe", "1f1b"):
         typer.echo(f"{'(p-1)/(m+p-1)':28}{bubble_share(ranks, microbatches):12.1%}")
     typer.echo(f"{'error of the step':28}{timeline.makespan / real.makespan - 1:+12.1%}")
-    typer.echo(f"microbatches held at most, by rank: {' '.join(map(str, peak_activations(built)))}")
+    typer.echo(f"peak number of microbatches held, by rank: {' '.join(map(str, peak_activations(built)))}")
     if figure is not None:
         typer.echo(draw(timeline, durations, real, figure, NAMES[schedule]))
 

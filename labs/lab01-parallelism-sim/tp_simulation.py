@@ -1,4 +1,4 @@
-"""Tensor parallelism: an MLP cut by columns, then by rows; its two all-reduces of bsh, predicted beside real ranks."""
+"""Tensor parallelism: an MLP split by columns, then rows; its two all-reduces of bsh, predicted and measured."""
 
 import time
 from typing import Annotated
@@ -18,8 +18,8 @@ MOST_RANKS = 16
 
 
 def mlp_steps(tokens: int, hidden: int, width: int, rounds: int) -> tuple[float, int, float, list[tuple[float, float]]]:
-    """On each rank: bytes sent, all-reduces, the largest difference to the whole MLP on one rank, and each round's
-    seconds of compute and of the whole step.
+    """On each rank: bytes sent, all-reduces, the largest difference from the whole MLP on one rank, and for each round
+    the seconds of compute and of the whole step.
     """
     import torch
     import torch.distributed as dist
@@ -63,22 +63,22 @@ def predict(here: Calibration, ranks: int, tokens: int, hidden: int) -> Step:
 
 
 def measure(ranks: int, tokens: int, hidden: int, rounds: int) -> tuple[float, int, float, Step]:
-    """Bytes that a rank sends, all-reduces, the largest difference to one rank, and the step."""
+    """Bytes that a rank sends, all-reduces, the largest difference from one rank, and the step."""
     by_rank = shardlab.run(mlp_steps, tokens, hidden, 4 * hidden, rounds, ranks=ranks, timeout=120, transport="gloo")
     sent, calls = by_rank[0][:2]
     return sent, calls, max(one[2] for one in by_rank), step_of([one[3] for one in by_rank])
 
 
 def main(
-    ranks: Annotated[int, typer.Option(min=1, max=MOST_RANKS, help="Tensor-parallel ranks t.")] = 2,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of a microbatch, b times s.")] = 512,
-    hidden: Annotated[int, typer.Option(min=1, help="h; the MLP is 4h wide.")] = 384,
-    model: Annotated[str, typer.Option(help="A model whose traffic at t is predicted too.")] = "gpt3-175b",
+    ranks: Annotated[int, typer.Option(min=1, max=MOST_RANKS, help="Number of tensor-parallel ranks, t.")] = 2,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens per microbatch, b times s.")] = 512,
+    hidden: Annotated[int, typer.Option(min=1, help="Hidden size h; the MLP is 4h wide.")] = 384,
+    model: Annotated[str, typer.Option(help="A large model whose traffic to predict as well.")] = "gpt3-175b",
     rounds: Rounds = 15,
     calibration: CalibrationFile = None,
     figure: FigureFile = None,
 ) -> None:
-    """Predict what one MLP's tensor parallelism sends, measure it on real ranks, and predict a large model's."""
+    """Predict the traffic of one tensor-parallel MLP, measure it on real ranks, and predict a large model's traffic."""
     if 4 * hidden % ranks:
         fit = ", ".join(str(size) for size in divisors(4 * hidden) if size <= MOST_RANKS)
         raise typer.BadParameter(f"a width of {4 * hidden} cannot be split over {ranks} ranks: use one of {fit}")
@@ -94,11 +94,11 @@ def main(
     typer.echo(f"{'all-reduces':28}{2:12}{calls:12}")
     typer.echo(f"{'bytes sent by a rank':28}{2 * ring_all_reduce_bytes(ranks, 4 * tokens * hidden):12.0f}{sent:12.0f}")
     show(predicted, measured)
-    typer.echo(f"largest relative difference to one rank: {worst:.1e}")
+    typer.echo(f"largest relative difference from one rank: {worst:.1e}")
     layer = tp_layer_bytes(large, Layout(tp=ranks))
     typer.echo(
         f"{large.name}, t = {ranks}: {layer / 1e6:.1f} MB per layer, microbatch and direction, "
-        f"{BF16 * large.sequence * large.hidden / 1e6:.1f} MB payload an all-reduce"
+        f"{BF16 * large.sequence * large.hidden / 1e6:.1f} MB payload per all-reduce"
     )
     if figure is not None:
         title = f"An MLP on {ranks} tensor-parallel ranks: messages take {measured.messages / measured.total:.0%}"

@@ -1,7 +1,7 @@
-"""Where a step's time went, by rank: computing, communication that nothing hides, and waiting.
+"""How each rank spends a step: computing, exposed communication and waiting.
 
-Reads two kinds of traces: ours (`shardlab schedule --trace`, run_pp_experiment.py --trace), which hold all ranks, and
-those of torch.profiler (run_tp_experiment.py --profile), one file per rank.
+Reads two kinds of traces: ours (`shardlab schedule --trace`, run_pp_experiment.py --trace), which contain all ranks,
+and those of torch.profiler (run_tp_experiment.py --profile), with one file per rank.
 """
 
 import json
@@ -23,12 +23,12 @@ from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, num_stages, parse_slot
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
 
-Spans = list[tuple[float, float]]  # begins and ends in microseconds, in order, none overlapping
+Spans = list[tuple[float, float]]  # (begin, end) in microseconds, sorted, not overlapping
 
 
 @dataclass
 class Lane:
-    """What one rank did: spans of computing and of communication, which may overlap; our own slots by name."""
+    """One rank's activity: spans of computing and of communication, which may overlap, and our own slots by name."""
 
     computing: Spans = field(default_factory=list)
     communicating: Spans = field(default_factory=list)
@@ -36,12 +36,12 @@ class Lane:
 
     @property
     def exposed(self) -> Spans:
-        """Communication during which this rank computes nothing."""
+        """Communication while this rank computes nothing."""
         return without(self.communicating, self.computing)
 
 
 def read_traces(files: Iterable[Path]) -> dict[int, Lane]:
-    """The lanes of all ranks. Raises ValueError for a file that is not such a trace and for a rank that comes twice."""
+    """The lanes of all ranks. Raises ValueError for a file that is not such a trace and for a duplicate rank."""
     lanes: dict[int, Lane] = {}
     for file in files:
         try:
@@ -52,15 +52,15 @@ def read_traces(files: Iterable[Path]) -> dict[int, Lane]:
             raise ValueError(f"{file} is not a trace in Chrome's JSON format: {reason}") from None
         found = of_profiler(trace, events) if "schemaVersion" in trace else of_ours(events)
         if twice := found.keys() & lanes.keys():
-            raise ValueError(f"{file} has rank {min(twice)}, which another file has too: give each rank's file once")
+            raise ValueError(f"{file} has rank {min(twice)}, which is also in another file: give each rank's file once")
         lanes |= found
     if not any(seconds(lane.computing) for lane in lanes.values()):
-        raise ValueError("nothing computes in these files: give traces of shardlab or of torch.profiler")
+        raise ValueError("there is no computation in these files: give traces of shardlab or of torch.profiler")
     return dict(sorted(lanes.items()))
 
 
 def boxes_of(trace: Any) -> list[dict]:
-    """The boxes of a trace. Raises ValueError where it has no list of them, or one without place, length or name."""
+    """The boxes of a trace. Raises ValueError if it has no list of them, or one lacks a position, length or name."""
     events = trace.get("traceEvents") if isinstance(trace, dict) else None
     if not isinstance(events, list):
         raise ValueError("it has no list 'traceEvents'")
@@ -70,16 +70,16 @@ def boxes_of(trace: Any) -> list[dict]:
         if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers) or box["dur"] < 0:
             raise ValueError(f"a box has ts = {numbers[0]!r} and dur = {numbers[1]!r}: both must be microseconds")
         if not isinstance(box.get("name"), str) or not isinstance(box.get("tid", 0), int | str):
-            raise ValueError(f"a box has the name {box.get('name')!r} on the track {box.get('tid')!r}")
+            raise ValueError(f"a box on track {box.get('tid')!r} has the invalid name {box.get('name')!r}")
     return boxes
 
 
 def of_ours(events: list[dict]) -> dict[int, Lane]:
-    """A track is a rank, a box is a slot."""
+    """Read our own trace: a track is a rank, a box is a slot."""
     lanes: dict[int, Lane] = defaultdict(Lane)
     for event in sorted(events, key=lambda event: event["ts"]):
         if not isinstance(event.get("tid"), int):
-            raise ValueError(f"the track {event.get('tid')!r} is no rank: give traces of shardlab or torch.profiler")
+            raise ValueError(f"the track {event.get('tid')!r} is not a rank: give traces of shardlab or torch.profiler")
         lanes[event["tid"]].slots.append((event["ts"], event["ts"] + event["dur"], event["name"]))
     for lane in lanes.values():
         lane.computing = union((begin, end) for begin, end, _ in lane.slots)
@@ -87,9 +87,9 @@ def of_ours(events: list[dict]) -> dict[int, Lane]:
 
 
 def of_profiler(trace: dict, events: list[dict]) -> dict[int, Lane]:
-    """One rank: its GPU's kernels where there are any, else the operators of its CPU threads.
+    """One rank: its GPU's kernels if there are any, otherwise the operators of its CPU threads.
 
-    gloo's and NCCL's own spans are communication, from the start until the last byte, waiting for other ranks included.
+    gloo's and NCCL's own spans are communication, from the start to the last byte, including waiting for other ranks.
     """
     kernels = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
     base = trace["baseTimeNanoseconds"] / 1e3 if isinstance(trace.get("baseTimeNanoseconds"), int) else 0.0
@@ -107,7 +107,7 @@ def of_profiler(trace: dict, events: list[dict]) -> dict[int, Lane]:
 
 
 def union(spans: Iterable[tuple[float, float]]) -> Spans:
-    """The same time, each moment once."""
+    """Merge overlapping spans."""
     joined: Spans = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1]:
@@ -118,7 +118,7 @@ def union(spans: Iterable[tuple[float, float]]) -> Spans:
 
 
 def without(spans: Spans, others: Spans) -> Spans:
-    """What of `spans` lies in none of `others`."""
+    """The parts of `spans` that are in none of `others`."""
     left = []
     for begin, end in spans:
         for other_begin, other_end in others:
@@ -132,18 +132,18 @@ def without(spans: Spans, others: Spans) -> Spans:
 
 
 def seconds(spans: Spans) -> float:
-    """How long they last together."""
+    """Total duration in seconds."""
     return sum(end - begin for begin, end in spans) / 1e6
 
 
 def frame_of(lanes: dict[int, Lane]) -> tuple[float, float]:
-    """The first begin and the last end of all ranks, in microseconds."""
+    """The first begin and the last end over all ranks, in microseconds."""
     spans = [span for lane in lanes.values() for span in (*lane.computing, *lane.communicating)]
     return min(begin for begin, _ in spans), max(end for _, end in spans)
 
 
 def measured(lanes: dict[int, Lane]) -> Timeline | None:
-    """Our own trace as a timeline in milliseconds; None for a trace that is not ours."""
+    """Our own trace as a timeline in milliseconds; None if the trace is not ours."""
     if not all(lane.slots for lane in lanes.values()):
         return None
     first, _ = frame_of(lanes)
@@ -155,7 +155,7 @@ def measured(lanes: dict[int, Lane]) -> Timeline | None:
 
 
 def predicted(timeline: Timeline) -> Timeline:
-    """The same schedule on a clock, each pass as long as its mean in the timeline."""
+    """Simulate the same schedule with each pass as long as its mean in the timeline."""
     took: dict[tuple, list[float]] = defaultdict(list)
     for lane in zip(timeline.schedule, timeline.begins, timeline.ends, strict=True):
         for slot, begin, end in zip(*lane, strict=True):
@@ -171,7 +171,7 @@ def predicted(timeline: Timeline) -> Timeline:
 
 
 def draw_lanes(ax: Axes, lanes: dict[int, Lane]) -> str:
-    """One lane per rank: computing, communication below it, and grey where nothing computes. Returns the sentence."""
+    """Draw a lane per rank: computing, communication below it, gray if nothing computes. Returns the description."""
     first, last = frame_of(lanes)
     for row, lane in enumerate(lanes.values()):
         ax.barh(row, (last - first) / 1e3, height=0.8, color=PALETTE["idle"])
@@ -196,12 +196,12 @@ def draw_lanes(ax: Axes, lanes: dict[int, Lane]) -> str:
     exposed = ", ".join(f"{seconds(lane.exposed) * 1e3:.3g}" for lane in lanes.values())
     return (
         f"In words: {len(lanes)} ranks in {(last - first) / 1e3:.4g} ms; by rank they compute for {busy} ms and "
-        f"communicate, with nothing computed meanwhile, for {exposed} ms."
+        f"communicate without computing for {exposed} ms."
     )
 
 
 def to_perfetto(lanes: dict[int, Lane]) -> str:
-    """All ranks in one trace for https://ui.perfetto.dev: a process per rank, a track for each use of its time."""
+    """All ranks in one trace for https://ui.perfetto.dev: a process per rank, a track per use of its time."""
     first, _ = frame_of(lanes)
     events: list[dict] = []
     for rank, lane in lanes.items():
@@ -221,11 +221,11 @@ def to_perfetto(lanes: dict[int, Lane]) -> str:
 
 
 def main(
-    traces: Annotated[list[Path], typer.Argument(help="One of our traces, or one of torch.profiler for each rank.")],
-    figure: Annotated[Path | None, typer.Option(help="Write a picture (PNG) here.")] = None,
-    perfetto: Annotated[Path | None, typer.Option(help="Write all ranks as one trace for Perfetto here.")] = None,
+    traces: Annotated[list[Path], typer.Argument(help="One of our traces, or one torch.profiler trace per rank.")],
+    figure: Annotated[Path | None, typer.Option(help="Save a PNG figure here.")] = None,
+    perfetto: Annotated[Path | None, typer.Option(help="Save all ranks as one trace for Perfetto here.")] = None,
 ) -> None:
-    """Say for each rank how long it computed, communicated without computing, and waited; and the bubble."""
+    """Show how long each rank computed, communicated without computing, and waited, and the bubble."""
     try:
         lanes = read_traces(traces)
         ours = measured(lanes)
@@ -253,7 +253,7 @@ def main(
         if perfetto is not None:
             perfetto.write_text(to_perfetto(lanes))
     except OSError as error:
-        raise typer.BadParameter(f"{error.filename} cannot be written: {error.strerror}") from None
+        raise typer.BadParameter(f"cannot write {error.filename}: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Megatron's layer of experts on CPU ranks, with the weights of ours: every rank with other experts."""
+"""Megatron's MoE layer on CPU ranks with our weights; every rank has different experts."""
 
 from typing import Any, Literal
 
@@ -10,9 +10,9 @@ from torch import nn
 def megatron_layer(
     dispatcher: Literal["alltoall", "allgather"], *, hidden: int, width: int, experts: int, **options: Any
 ) -> nn.Module:
-    """A MoELayer over all ranks of the world, after `megatron_on_cpu`.
+    """A MoELayer over all ranks of the world; call `megatron_on_cpu` first.
 
-    dispatcher: alltoall or allgather. options: more of its TransformerConfig.
+    dispatcher: alltoall or allgather. options: additional TransformerConfig fields.
     """
     from megatron.core import parallel_state
     from megatron.core.models.gpt.moe_module_specs import get_moe_module_spec
@@ -34,7 +34,7 @@ def megatron_layer(
 
 
 def take_expert_weights(theirs: Any, ours: Any) -> None:
-    """Ours into theirs, whose matrices are [outputs, inputs], one expert after the other."""
+    """Copy our weights into Megatron's matrices, which are [outputs, inputs] per expert."""
     with torch.no_grad():
         theirs.router.weight.copy_(ours.router.weight)
         for number, expert in enumerate(theirs.experts.local_experts):

@@ -1,6 +1,6 @@
-"""Megatron's layers, blocks and whole GPTModel with the weights of ours, and their gradients under our names.
+"""Megatron's layers, blocks and whole GPTModel with our weights, and their gradients under our names.
 
-Shapes: A query heads, K key-value heads, D width of a head, F width of the MLP, t ranks. For one rank's own process.
+Shapes: A query heads, K key-value heads, D head width, F MLP width, t ranks. Use it in one rank's process.
 """
 
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from shardlab.model.gpt import GPTConfig
 from torch import Tensor, nn
 from torch.nn import functional
 
-MODULES = {  # ours: Megatron's; a block has its number between
+MODULES = {  # ours: Megatron's; blocks have a number in between
     "token": "embedding.word_embeddings",
     "position": "embedding.position_embeddings",
     "norm_1": "input_layernorm",
@@ -27,7 +27,7 @@ MODULES = {  # ours: Megatron's; a block has its number between
 
 
 def megatron_config(config: GPTConfig, *, sequence_parallel: bool, recompute: str) -> Any:
-    """The sizes of ours as Megatron wants them, without fused kernels. recompute: "none", "selective" or "full"."""
+    """Our sizes as Megatron's configuration, without fused kernels. recompute: "none", "selective" or "full"."""
     from megatron.core.transformer import TransformerConfig
 
     granularity: dict[str, Any] = {} if recompute == "none" else {"recompute_granularity": recompute}
@@ -87,7 +87,7 @@ class Blocks(nn.Module):
 
 
 def gpt_model(settings: Any, config: GPTConfig) -> nn.Module:
-    """Megatron's whole GPTModel: learned positions, and a head that is the embedding where ours is."""
+    """Megatron's whole GPTModel, with learned positions and with a tied head if ours is tied."""
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 
@@ -101,14 +101,14 @@ def gpt_model(settings: Any, config: GPTConfig) -> nn.Module:
 
 
 def causal_mask(length: int) -> Tensor:
-    """True where a token must not look, [1, 1, S, S]."""
+    """True where a token must not attend, [1, 1, S, S]."""
     return torch.ones(1, 1, length, length).triu(1).bool()
 
 
 def take_weights(model: nn.Module, whole: nn.Module, config: GPTConfig) -> None:
-    """Give Megatron's model this rank's parts of our whole model's weights."""
+    """Copy this rank's shards of our whole model's weights into Megatron's model."""
     size, rank = dist.get_world_size(), dist.get_rank()
-    theirs: dict[str, Any] = dict(model.named_parameters())  # Megatron puts marks on its parameters
+    theirs: dict[str, Any] = dict(model.named_parameters())  # Any, since Megatron adds attributes to its parameters
     with torch.no_grad():
         for name, weight in whole.named_parameters():
             parameter, order = theirs.pop(their_name(name)), order_of_rows(name, config, size)
@@ -118,7 +118,7 @@ def take_weights(model: nn.Module, whole: nn.Module, config: GPTConfig) -> None:
 
 
 def whole_gradients(model: nn.Module, whole: nn.Module, config: GPTConfig) -> dict[str, Tensor]:
-    """The gradients of Megatron's model from all ranks, under our names and in our order."""
+    """Megatron's gradients gathered from all ranks, under our names and in our order."""
     size, theirs, found = dist.get_world_size(), dict[str, Any](model.named_parameters()), {}
     for name, _ in whole.named_parameters():
         parameter, order = theirs[their_name(name)], order_of_rows(name, config, size)
@@ -134,15 +134,15 @@ def whole_gradients(model: nn.Module, whole: nn.Module, config: GPTConfig) -> di
 
 
 def finish_gradients(model: nn.Module, settings: Any) -> None:
-    """Sum what is partial under sequence parallelism, as Megatron's `finalize_model_grads` does before an update."""
+    """Sum gradients that are partial under sequence parallelism, as Megatron's `finalize_model_grads` does."""
     from megatron.core.distributed.finalize_model_grads import _allreduce_non_tensor_model_parallel_grads
 
-    model.ddp_config = SimpleNamespace(use_megatron_fsdp=False)  # type: ignore[assignment] - it asks its wrapper
+    model.ddp_config = SimpleNamespace(use_megatron_fsdp=False)  # type: ignore[assignment] - read from its wrapper
     _allreduce_non_tensor_model_parallel_grads([model], settings)
 
 
 def is_split(parameter: nn.Parameter) -> bool:
-    """Whether this rank has a part of it."""
+    """Whether this rank holds only a shard of the parameter."""
     return getattr(parameter, "tensor_model_parallel", False)
 
 
@@ -157,10 +157,10 @@ def their_name(ours: str) -> str:
 
 
 def order_of_rows(name: str, config: GPTConfig, size: int) -> Tensor | None:
-    """In which order Megatron stores our rows, None for the same.
+    """The order in which Megatron stores our rows; None if it is the same.
 
-    qkv: group by group the queries, key and value, where ours has all queries first. Gated: rank by rank the gate
-    before what passes, where ours has all of what passes first.
+    qkv: queries, key and value group by group, where ours has all queries first. Gated: the gate before the passing
+    half on each rank, where ours has all of the passing half first.
     """
     if "qkv" in name:
         width, groups = config.hidden // config.heads, config.kv_heads or config.heads

@@ -1,8 +1,8 @@
-"""Megatron on CPU ranks: it asks CUDA for the device, for random states and for streams, and here the CPU answers.
+"""Megatron on CPU ranks: it asks CUDA for the device, random states and streams, and here the CPU answers.
 
-On a GPU nothing has to answer for it (`megatron_on("cuda", tp)`).
+On a GPU nothing needs replacing (`megatron_on("cuda", tp)`).
 
-For one rank's own process: nothing is put back. megatron-core 0.16.1.
+Use it only in one rank's process, since nothing is restored. For megatron-core 0.16.1.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ from start import import_megatron
 
 
 class Nothing:
-    """A stream or an event: whatever is asked of it, nothing happens."""
+    """A stream or an event whose methods all do nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: self  # `stream.record_event()` gives an event
+        return lambda *_, **__: self  # `stream.record_event()` returns an event
 
     def __enter__(self) -> None: ...
 
@@ -26,7 +26,9 @@ class Nothing:
 
 
 def megatron_on_cpu(tp: int) -> str:
-    """Import megatron-core, let the CPU answer for CUDA, and make groups of `tp` tensor-parallel ranks; its version."""
+    """Import megatron-core with the CPU in place of CUDA, create groups of `tp` tensor-parallel ranks, return its
+    version.
+    """
     return megatron_on("cpu", tp)
 
 
@@ -74,7 +76,7 @@ def _answer_for_cuda() -> None:
 
 
 def _let_norms_split_sequences() -> None:
-    """Megatron's own norm for CPUs refuses sequence parallelism; torch's with its mark does what is needed."""
+    """Megatron's own CPU norm rejects sequence parallelism; torch's norm with Megatron's attribute works."""
     import megatron.core.models.gpt.gpt_layer_specs as specs
     import megatron.core.transformer.moe.moe_utils as moe
     import megatron.core.transformer.transformer_block as block
@@ -87,4 +89,4 @@ def _let_norms_split_sequences() -> None:
                 parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
 
     backends.LNImpl = specs.LNImpl = block.LayerNormImpl = Norm
-    moe.te_general_gemm = None  # a name that is missing without Transformer Engine
+    moe.te_general_gemm = None  # this name is missing without Transformer Engine

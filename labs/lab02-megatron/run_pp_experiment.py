@@ -1,4 +1,4 @@
-"""Megatron's pipelines beside ours: the order of each rank, gradients, messages and bytes, on the same model."""
+"""Compare Megatron's pipelines with ours on the same model: order on each rank, gradients, messages and bytes."""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ EQUAL = 1e-6  # gradients of the same weights, in float32
 
 
 class Sizes(NamedTuple):
-    """Microbatches m, chunks v of a rank, hidden width h. batched: Megatron's messages of a slot leave in one batch."""
+    """Microbatches m, chunks per rank v, hidden width h. batched: Megatron sends a slot's messages as one batch."""
 
     microbatches: int
     chunks: int
@@ -37,12 +37,12 @@ class Sizes(NamedTuple):
     batched: bool = False
 
     def of_a_round(self, ranks: int) -> int:
-        """Microbatches that go through one chunk before the next: p, or what shares them equally."""
+        """Microbatches that go through one chunk before the next: p, or a number that divides them equally."""
         return self.microbatches // max(1, self.microbatches // ranks)
 
 
 class Got(NamedTuple):
-    """Of one rank: Megatron's planned and executed order, and gradients and traffic of both; the times of ours."""
+    """Results of one rank: Megatron's planned and executed order, gradients and bytes of both, and our times."""
 
     planned: list[int]
     executed: list[str]
@@ -54,7 +54,7 @@ class Got(NamedTuple):
 
 
 class OnCpu(TorchFunctionMode):
-    """Megatron's pipeline asks for its tensors on "cuda" by name; without a GPU it gets them on the CPU."""
+    """Megatron's pipeline requests tensors on "cuda" by name; without a GPU this puts them on the CPU."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         given = dict(kwargs or {})
@@ -63,7 +63,7 @@ class OnCpu(TorchFunctionMode):
 
 @contextmanager
 def where_megatron_runs() -> Iterator[torch.device]:
-    """The device of this rank: its GPU, or the CPU, with Megatron told so."""
+    """This rank's device, its GPU or the CPU, with Megatron redirected to it."""
     if "nccl" in dist.get_backend_config():
         yield torch.device("cuda", torch.cuda.current_device())
         return
@@ -74,7 +74,7 @@ def where_megatron_runs() -> Iterator[torch.device]:
 
 
 class Stage(nn.Module):
-    """One stage as Megatron wants it: its input is set from outside; here it notes when it runs."""
+    """One stage as Megatron expects it: its input is set from outside, and it records when it runs."""
 
     def __init__(self, number: int, sizes: Sizes, config, order: list[str]) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Stage(nn.Module):
         self.number, self.config, self.order = number, config, order
         self.layers = nn.Sequential(nn.Linear(sizes.hidden, sizes.hidden), nn.GELU())
         self.arrived: Tensor | None = None
-        self.model_type = None  # Megatron asks every model for it
+        self.model_type = None  # Megatron reads this from every model
 
     def set_input_tensor(self, tensors: list[Tensor | None] | Tensor | None) -> None:
         self.arrived = tensors[0] if isinstance(tensors, list) else tensors
@@ -95,7 +95,7 @@ class Stage(nn.Module):
 
 
 def both(schedule: Schedule, sizes: Sizes) -> Got:
-    """One step of Megatron's pipeline and one of our executor on this rank, from the same weights."""
+    """Run one step of Megatron's pipeline and one of our executor on this rank, from the same weights."""
     import_megatron()
     order: list[str] = []
     with where_megatron_runs() as device:
@@ -118,17 +118,19 @@ def both(schedule: Schedule, sizes: Sizes) -> Got:
         )
         for stage in stages
     }
-    execute(schedule, ours, group=dist.group.WORLD)  # the first step makes the connections
+    execute(schedule, ours, group=dist.group.WORLD)  # the first step opens the connections
     take_gradients(stages)
     with meter.record() as our_bill:
-        times = execute(schedule, ours, group=dist.group.WORLD, agreed=True)  # as Megatron, which compares nothing
+        times = execute(
+            schedule, ours, group=dist.group.WORLD, agreed=True
+        )  # like Megatron, which does not compare schedules
     return Got(
         megatron_plan(sizes), order, theirs, take_gradients(stages), their_bill.sent_bytes, our_bill.sent_bytes, times
     )
 
 
 def take_gradients(stages: list[Stage]) -> list[Tensor]:
-    """The gradients, off the parameters and on the CPU."""
+    """Take the gradients off the parameters and move them to the CPU."""
     taken = [p.grad.cpu() for stage in stages for p in stage.parameters() if p.grad is not None]
     for stage in stages:
         stage.zero_grad(set_to_none=True)
@@ -136,7 +138,7 @@ def take_gradients(stages: list[Stage]) -> list[Tensor]:
 
 
 def megatron_stages(sizes: Sizes, order: list[str]) -> list[Stage]:
-    """This rank's stages r, r + p, r + 2p, ..., after Megatron has made its groups."""
+    """Create Megatron's groups, then this rank's stages r, r + p, r + 2p, ..."""
     from megatron.core import parallel_state
     from megatron.core.transformer import TransformerConfig
 
@@ -154,14 +156,14 @@ def megatron_stages(sizes: Sizes, order: list[str]) -> list[Stage]:
         microbatch_group_size_per_vp_stage=sizes.of_a_round(ranks),
         batch_p2p_comm=sizes.batched,
         overlap_p2p_comm=sizes.chunks > 1 and not sizes.batched,
-        batch_p2p_sync=False,  # or it calls torch.cuda.synchronize after each message
+        batch_p2p_sync=False,  # otherwise it calls torch.cuda.synchronize after each message
         **sizes_of_pipeline,
     )
     return [Stage(rank + ranks * chunk, sizes, config, order) for chunk in range(sizes.chunks)]
 
 
 def megatron_step(stages: list[nn.Module], batches: list[Tensor], sizes: Sizes) -> None:
-    """Megatron's own loop for these sizes: 1F1B, or interleaved 1F1B."""
+    """Megatron's own loop for these sizes: 1F1B or interleaved 1F1B."""
     from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
 
     def forward_step(microbatches, stage):
@@ -180,7 +182,7 @@ def megatron_step(stages: list[nn.Module], batches: list[Tensor], sizes: Sizes) 
 
 
 def megatron_plan(sizes: Sizes) -> list[int]:
-    """What its pure functions say of this rank: chunk c+1 forward is c+1, backward -(c+1)."""
+    """This rank's plan by Megatron's pure functions: chunk c+1 forward is c+1, backward is -(c+1)."""
     from megatron.core.pipeline_parallel.schedules import get_pp_rank_microbatches, get_schedule_table
     from megatron.core.transformer.cuda_graphs import convert_schedule_table_to_order
 
@@ -191,48 +193,52 @@ def megatron_plan(sizes: Sizes) -> list[int]:
 
 
 def in_chunks(schedule: Schedule, rank: int) -> list[int]:
-    """A rank of ours as Megatron writes it."""
+    """Our order of a rank in Megatron's notation."""
     signs = {Kind.F: 1, Kind.B: -1}
     actions = [action for slot in schedule[rank] for action in actions_of(slot)]
     return [signs[action.kind] * (action.stage // len(schedule) + 1) for action in actions]
 
 
 def sent_by(schedule: Schedule, rank: int, sizes: Sizes) -> int:
-    """Bytes of the messages that a rank sends, fp32 activations and gradients."""
+    """Bytes of the messages that a rank sends: fp32 activations and gradients."""
     batches = [step for step in communicate(schedule)[rank] if isinstance(step, MessageBatch)]
     messages = sum(message.source == rank for batch in batches for message in batch.messages)
     return messages * 4 * SEQUENCE * MICROBATCH * sizes.hidden
 
 
 def verdict(apart: float, ranks: int, sizes: Sizes) -> str:
-    """Whether the gradients are equal, and if not, why.
+    """Whether the gradients are equal and, if not, why.
 
-    On two ranks both neighbours are one peer. A batch of Megatron lists sends and receives in the same order on both
-    ranks, first those of the rank before, so that the peer takes a gradient for an activation. Its trainer refuses
-    these options (Megatron-LM, megatron/training/arguments.py); its library does not.
+    On two ranks both neighbors are the same peer. A batch in Megatron lists sends and receives in the same order on
+    both ranks, those of the previous rank first, so the peer mistakes a gradient for an activation. Megatron's trainer
+    rejects these options (Megatron-LM, megatron/training/arguments.py); its library does not.
     """
     if apart < EQUAL:
         return "equal"
     if ranks == 2 and sizes.chunks > 1 and sizes.batched:
         return (
-            "WRONG, as activations and gradients were swapped: on two ranks the stage before and the stage after are "
-            "the same peer, and a batch tells their messages apart by nothing but their order. Leave --batched out"
+            "WRONG, because activations and gradients were swapped: on two ranks the previous and the next stage are "
+            "the same peer, and a batch distinguishes their messages only by their order. Remove --batched"
         )
     return "WRONG"
 
 
 def main(
-    ranks: Annotated[int, typer.Option(min=2, max=16, help="Stages p; torchrun's number wins.")] = 2,
-    microbatches: Annotated[int, typer.Option(min=1, help="m.")] = 4,
-    chunks: Annotated[int, typer.Option(min=1, help="v: 1 is 1F1B, more is interleaved 1F1B.")] = 1,
-    hidden: Annotated[int, typer.Option(min=1, help="h.")] = 64,
+    ranks: Annotated[
+        int, typer.Option(min=2, max=16, help="Number of stages, p; torchrun's number takes precedence.")
+    ] = 2,
+    microbatches: Annotated[int, typer.Option(min=1, help="Number of microbatches, m.")] = 4,
+    chunks: Annotated[int, typer.Option(min=1, help="Chunks per rank, v: 1 is 1F1B, more is interleaved.")] = 1,
+    hidden: Annotated[int, typer.Option(min=1, help="Hidden size, h.")] = 64,
     batched: Annotated[
         bool,
-        typer.Option("--batched", help="Let Megatron send the messages of a slot as one batch, which it shouldn't."),
+        typer.Option(
+            "--batched", help="Let Megatron batch a slot's messages, which breaks 2 ranks with several chunks."
+        ),
     ] = False,
-    trace: Annotated[Path | None, typer.Option(help="Write our measured step here, for analyze_timeline.py.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Save our trace for analyze_timeline.")] = None,
 ) -> None:
-    """Hold megatron-core's pipeline against ours: on GPUs, on one that all ranks share, or on CPU ranks with gloo."""
+    """Compare megatron-core's pipeline with ours on GPUs, on one GPU shared by all ranks, or on CPU ranks with gloo."""
     size = int(os.environ.get("WORLD_SIZE", ranks))
     sizes = Sizes(microbatches, chunks, hidden, batched)
     try:
@@ -259,7 +265,7 @@ def main(
         )
     pairs = [pair for got in by_rank for pair in zip(got.ours, got.theirs, strict=True)]
     apart = max((a - b).abs().max().item() for a, b in pairs)
-    typer.echo(f"largest difference of a gradient to Megatron's: {apart:.1e}, {verdict(apart, size, sizes)}")
+    typer.echo(f"largest difference from Megatron's gradients: {apart:.1e}, {verdict(apart, size, sizes)}")
     clock = simulate(schedule, Durations(1.0, 1.0, 1.0))
     typer.echo(f"bubble at F = 1, B = 2: {clock.bubble:.1%}; activations held: {peak_activations(schedule)}")
     if trace is not None:

@@ -1,4 +1,4 @@
-"""Where does Megatron send? Its layers, blocks and GPTModel beside ours and one process, from the same weights."""
+"""Where does Megatron communicate? Compare its layers, blocks and GPTModel with ours and with one process."""
 
 from __future__ import annotations
 
@@ -30,28 +30,30 @@ from upstream_bugs import SMOOTHING, Bugs, both_bugs
 
 
 class Recompute(StrEnum):
-    """What of a block the backward computes again."""
+    """Which part of a block the backward recomputes."""
 
     NONE, SELECTIVE, FULL = "none", "selective", "full"
 
 
 def main(
-    ranks: Annotated[int, typer.Option(min=1, max=16, help="Tensor-parallel ranks t; torchrun's number wins.")] = 2,
-    sequence_parallel: Annotated[bool, typer.Option(help="Split the sequence between the layers, too.")] = False,
-    recompute: Annotated[Recompute, typer.Option(help="What of a block the backward computes again.")] = Recompute.NONE,
-    messages_of: Annotated[Part, typer.Option(help="Which comparison's messages are listed.")] = Part.MODEL,
-    layers: Annotated[int, typer.Option(min=1, help="Blocks.")] = 1,
-    hidden: Annotated[int, typer.Option(min=1, help="h; the MLP is 4h wide.")] = 64,
-    heads: Annotated[int, typer.Option(min=1, help="a.")] = 4,
-    kv_heads: Annotated[int, typer.Option(min=0, help="Key-value heads; 0 for one per head.")] = 0,
-    gated: Annotated[bool, typer.Option(help="SwiGLU in place of GELU, in blocks and model.")] = False,
-    sequence: Annotated[int, typer.Option(min=1, help="s.")] = 16,
-    microbatch: Annotated[int, typer.Option(min=1, help="b.")] = 2,
-    vocabulary: Annotated[int, typer.Option(min=2, help="V.")] = 64,
+    ranks: Annotated[
+        int, typer.Option(min=1, max=16, help="Number of tensor-parallel ranks, t; torchrun's takes precedence.")
+    ] = 2,
+    sequence_parallel: Annotated[bool, typer.Option(help="Also split the sequence between the layers.")] = False,
+    recompute: Annotated[Recompute, typer.Option(help="Which part of a block to recompute.")] = Recompute.NONE,
+    messages_of: Annotated[Part, typer.Option(help="The part whose messages to list.")] = Part.MODEL,
+    layers: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = 1,
+    hidden: Annotated[int, typer.Option(min=1, help="Hidden size, h; the MLP is 4h wide.")] = 64,
+    heads: Annotated[int, typer.Option(min=1, help="Attention heads, a.")] = 4,
+    kv_heads: Annotated[int, typer.Option(min=0, help="Key-value heads; 0: one per head.")] = 0,
+    gated: Annotated[bool, typer.Option(help="Use SwiGLU instead of GELU in blocks and model.")] = False,
+    sequence: Annotated[int, typer.Option(min=1, help="Sequence length, s.")] = 16,
+    microbatch: Annotated[int, typer.Option(min=1, help="Microbatch size, b.")] = 2,
+    vocabulary: Annotated[int, typer.Option(min=2, help="Vocabulary size, V.")] = 64,
     profile: Annotated[Path | None, typer.Option(help="Folder for torch.profiler's traces of Megatron.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every message and difference.")] = False,
 ) -> None:
-    """Compare Megatron's tensor parallelism with ours: outputs, gradients, every message and its source line."""
+    """Compare Megatron's tensor parallelism with ours: outputs, gradients, and every message with its source line."""
     size = int(os.environ.get("WORLD_SIZE", ranks))
     try:
         config = GPTConfig(layers, hidden, heads, sequence, vocabulary, kv_heads=kv_heads, gated=gated, flash=False)
@@ -63,7 +65,7 @@ def main(
         profile.mkdir(parents=True, exist_ok=True)
     cases = [Case(part, config, microbatch, sequence_parallel, recompute) for part in Part]
     traces = str(profile.resolve()) if profile else ""
-    with redirect_stdout(sys.stderr):  # progress is not part of what is printed
+    with redirect_stdout(sys.stderr):  # progress is not part of the output
         by_rank = on_ranks(compare_and_find_bugs, cases, vocabulary, traces, ranks=size, gpus=False)
     if by_rank is None:
         return
@@ -83,28 +85,28 @@ def main(
 
 
 def check(config: GPTConfig, size: int, sequence_parallel: bool) -> None:
-    """Raise ValueError for sizes that Megatron or ours cannot split, with sizes that work."""
+    """Raise ValueError for sizes that Megatron or ours cannot split, suggesting sizes that work."""
     kv_heads = config.kv_heads or config.heads
     fits = [t for t in range(1, config.heads + 1) if config.heads % t == 0 and (kv_heads % t == 0 or t % kv_heads == 0)]
     if size not in fits:
-        raise ValueError(f"{config.heads} heads cannot be split over {size} ranks: use --ranks among {fits}")
+        raise ValueError(f"{config.heads} heads cannot be split over {size} ranks: use --ranks from {fits}")
     for name, number in (("vocabulary", config.vocabulary), ("sequence", config.sequence * sequence_parallel)):
         if number % size:
             near = sorted({max(1, number // size) * size, (number // size + 1) * size})
             raise ValueError(f"a {name} of {number} cannot be split over {size} ranks: use one of {near}")
     if sequence_parallel and size == 1:
-        raise ValueError("one rank has no sequence to split: use --ranks 2 or more, or --no-sequence-parallel")
+        raise ValueError("one rank cannot split a sequence: use --ranks 2 or more, or --no-sequence-parallel")
 
 
 def compare_and_find_bugs(cases: Sequence[Case], vocabulary: int, traces: str) -> tuple[list[Found], Bugs]:
-    """What one rank does."""
+    """Run on one rank."""
     torch.set_num_threads(1)
     megatron_on_cpu(dist.get_world_size())
     return compare(cases, traces), both_bugs(vocabulary)
 
 
 def worst(by_rank: Sequence[Found]) -> Found:
-    """The first rank's messages, and for each tensor the largest difference on any rank."""
+    """The first rank's messages, and each tensor's largest difference on any rank."""
     first = by_rank[0]
     return first._replace(
         to_megatron={name: max(one.to_megatron[name] for one in by_rank) for name in first.to_megatron},
@@ -113,7 +115,7 @@ def worst(by_rank: Sequence[Found]) -> Found:
 
 
 def summary(cases: Sequence[Case], found: Sequence[Found], size: int) -> Table:
-    """A line for each comparison."""
+    """One row per comparison."""
     table = Table(title=f"One step on each of {size} ranks", title_justify="left")
     table.add_column("part")
     for heading in ("messages\nours", "\nMegatron", "bytes sent\npredicted", "\nours", "\nMegatron"):
@@ -129,7 +131,7 @@ def summary(cases: Sequence[Case], found: Sequence[Found], size: int) -> Table:
 
 
 def messages_table(one: Found, title: str) -> Table:
-    """Each message of Megatron beside ours, in order; a gap is where only one of the two sends."""
+    """Megatron's messages next to ours, in order; a gap means that only one of the two sends."""
     table = Table(title=title, title_justify="left")
     for heading in ("phase", "collective", "bytes", "Megatron", "ours"):
         table.add_column(heading, overflow="fold")
@@ -144,7 +146,7 @@ def messages_table(one: Found, title: str) -> Table:
 
 
 def aligned(megatron: Sequence[Message], ours: Sequence[Message]) -> Iterator[tuple[Message | None, Message | None]]:
-    """Pairs of equal phase, kind and bytes, in order; None beside a message that only one of them sends."""
+    """Pairs of equal phase, kind and bytes, in order; None if only one of the two sends a message."""
     theirs, mine = ([message[:3] for message in messages] for messages in (megatron, ours))
     for what, a, b, c, d in SequenceMatcher(None, theirs, mine, autojunk=False).get_opcodes():
         if what == "equal":
@@ -155,10 +157,10 @@ def aligned(megatron: Sequence[Message], ours: Sequence[Message]) -> Iterator[tu
 
 
 def show_bugs(bugs: Sequence[Bugs], console: Console) -> None:
-    """Two mistakes of the installed version: the number on each rank, beside one process and ours."""
+    """Print two bugs of the installed version: the number on each rank, next to one process and ours."""
     size, first = len(bugs), bugs[0]
     ranks = [f"rank {rank}" for rank in range(size)]
-    title = f"A known mistake: mean loss with label smoothing {SMOOTHING}"
+    title = f"A known bug: mean loss with label smoothing {SMOOTHING}"
     table = Table("", "one process", *ranks, title=title, title_justify="left", min_width=len(title))
     for column in table.columns[1:]:
         column.justify = "right"
@@ -169,7 +171,7 @@ def show_bugs(bugs: Sequence[Bugs], console: Console) -> None:
     console.print(table)
     too_large = first.megatron_gathered.split - first.megatron_gathered.whole
     console.print(
-        f"Another: logits that are gathered already, given to the loss of split ones.\n"
+        f"Another bug: already gathered logits are given to the loss for split logits.\n"
         f"Megatron's loss is {too_large:+.6f} off on every rank; log {size} = {math.log(size):.6f}.\n"
         f"Ours: {first.our_refusal or 'one rank has nothing to gather'}."
     )

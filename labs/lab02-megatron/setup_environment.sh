@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lab 2 needs NVIDIA's megatron-core beside the course's torch. `make setup` installs it on Linux; this script does it
-# elsewhere, or after a torch of your own, at the pin of constraints.txt. It says what it found and what it does, and
-# whether Megatron can be imported. Where all is there it installs nothing: run it as often as you like.
+# Lab 2 needs NVIDIA's megatron-core next to the course's torch. `make setup` installs it on Linux. This script does it
+# on other systems, or after you installed another torch, at the version pinned in constraints.txt. It prints what it
+# finds and does, and checks that Megatron can be imported. If nothing is missing it installs nothing: rerun it freely.
 #   labs/lab02-megatron/setup_environment.sh                  into .venv
 #   PYTHON=python3 labs/lab02-megatron/setup_environment.sh   into the environment of another Python
 set -euo pipefail
@@ -12,7 +12,7 @@ fi
 
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-.venv/bin/python}
-command -v "$python" >/dev/null || { echo "There is no $python: run \`make setup\` first, or set PYTHON."; exit 1; }
+command -v "$python" >/dev/null || { echo "$python does not exist: run \`make setup\` first, or set PYTHON."; exit 1; }
 wanted=$(grep '^megatron-core==' constraints.txt)
 
 "$python" -c '
@@ -21,15 +21,15 @@ print(f"found: Python {platform.python_version()} in {sys.prefix}")
 try:
     import torch
 except ImportError:
-    sys.exit("There is no torch in it: run `make setup` first, or set PYTHON.")
+    sys.exit("torch is missing there: run `make setup` first, or set PYTHON.")
 where = f"{torch.cuda.device_count()} GPU" if torch.cuda.is_available() else "no GPU: the ranks are CPU processes with gloo"
 print(f"found: torch {torch.__version__}; {where}")
 '
 
-# Without its dependencies: they are torch, numpy and packaging, which the course pins, and another torch would be wrong.
+# Without dependencies: they are torch, numpy and packaging, which the course pins; another torch would break it.
 installed=$("$python" -m pip freeze --disable-pip-version-check | grep '^megatron-core==' || true)
 if [ "$installed" = "$wanted" ]; then
-  echo "found: $installed, the pinned one; nothing to install"
+  echo "found: $installed, as pinned; nothing to install"
 else
   echo "found: ${installed:-no megatron-core}; installing $wanted"
   "$python" -m pip install --quiet --disable-pip-version-check --no-deps "$wanted"

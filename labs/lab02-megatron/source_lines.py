@@ -1,4 +1,4 @@
-"""Where a message is sent: the line and function of Megatron's code or of ours, and the module of the model."""
+"""Where a message is sent: line and function in Megatron's code or ours, and the module of the model."""
 
 import sys
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from shardlab import meter
 from torch import Tensor, nn
 
 FOLDERS = ("/megatron/core/", "/shardlab/tensor_parallel/")
-RECORDER = sys.modules[meter.Bill.__module__]  # its function has the name of the module
-WRAPPER = "/shardlab/tensor_parallel/messages.py"  # its callers say more
+RECORDER = sys.modules[meter.Bill.__module__]  # `meter.record` the function hides the module of that name
+WRAPPER = "/shardlab/tensor_parallel/messages.py"  # its callers are more informative
 
 
 @contextmanager
 def recorded(model: nn.Module) -> Iterator[meter.Bill]:
-    """A bill whose events say in `where`: "file:line, function, module of `model`", the last where it is known.
+    """A bill whose events have "file:line, function, module of `model`" in `where`, the module only if known.
 
-    The meter counts a library's code as machinery; here Megatron's lines are what is looked for.
+    The meter treats library code as machinery, but here we want Megatron's lines.
     """
     modules = {module: path for path, module in model.named_modules()}
     weights = {one.data_ptr(): name.rpartition(".")[0] for name, one in model.named_parameters()}
@@ -39,7 +39,7 @@ def _source(modules: dict[nn.Module, str], weights: dict[int, str]) -> str:
 
 
 def _module(frame: FrameType, modules: dict[nn.Module, str], weights: dict[int, str]) -> str:
-    """The module whose method a frame is, or in the backward the one whose weight it has in its hands."""
+    """The module whose method a frame runs or, in the backward, the module that owns its local `weight`."""
     owner, weight = frame.f_locals.get("self"), frame.f_locals.get("weight")
     if isinstance(owner, nn.Module):
         return modules.get(owner, "")
@@ -47,7 +47,7 @@ def _module(frame: FrameType, modules: dict[nn.Module, str], weights: dict[int, 
 
 
 def _frames() -> Iterator[FrameType]:
-    """Frames of Megatron's code and of ours, the innermost first."""
+    """Frames of Megatron's code and ours, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
@@ -57,5 +57,5 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _says_what(name: str) -> bool:
-    """Whether a function's name is worth showing: a public one, or one direction of an operator."""
+    """Whether a function's name is worth showing: public, or the forward or backward of an operator."""
     return name.endswith((".forward", ".backward")) or not name.startswith("_")

@@ -1,4 +1,4 @@
-"""Megatron imported quietly."""
+"""Import Megatron without its warnings."""
 
 import os
 import sys
@@ -6,13 +6,15 @@ import warnings
 
 
 def import_megatron() -> str:
-    """Import megatron-core without its warnings (no Transformer Engine, no Apex), and return its version.
+    """Import megatron-core without its warnings (no Transformer Engine, no Apex) and return its version.
 
     Raises ImportError with the command that installs it.
     """
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # Megatron's layers insist on it
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # Megatron's layers require it
     warnings.filterwarnings("ignore", module="megatron")
-    warnings.filterwarnings("ignore", "`torch.distributed.*is deprecated", FutureWarning)  # its names of collectives
+    warnings.filterwarnings(
+        "ignore", "`torch.distributed.*is deprecated", FutureWarning
+    )  # it uses old names of collectives
     try:
         import megatron.core
         import megatron.core.pipeline_parallel
@@ -21,7 +23,7 @@ def import_megatron() -> str:
         if not (error.name or "").startswith("megatron"):
             raise
         raise ImportError(
-            f"megatron-core is not installed in {sys.prefix}, where this Python looks for packages: run "
+            f"megatron-core is not installed in {sys.prefix}, this Python's environment: run "
             f"PYTHON={sys.executable} labs/lab02-megatron/setup_environment.sh"
         ) from None
     return megatron.core.__version__

@@ -1,4 +1,4 @@
-"""The same module three times, with the same weights: on one process, split by our plan, and Megatron's."""
+"""The same module three times with the same weights: on one process, split by our plan, and Megatron's."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -24,14 +24,14 @@ RECOMPUTED = {"selective": "blocks.*.attention.core", "full": "blocks.*"}
 
 
 class Part(StrEnum):
-    """What is compared: a column and a row layer, a stack of blocks, or a whole model with its loss."""
+    """The part to compare: a column and a row layer, a stack of blocks, or a whole model with its loss."""
 
     LAYERS, BLOCKS, MODEL = "layers", "blocks", "model"
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is compared, its sizes, and how it is split. recompute: "none", "selective" or "full", of blocks."""
+    """The part to compare, its sizes, and how it is split. recompute: "none", "selective" or "full", for blocks."""
 
     part: Part
     sizes: GPTConfig
@@ -41,12 +41,12 @@ class Case:
 
     @property
     def splits_sequence(self) -> bool:
-        """Whether inputs and outputs are a rank's part of the sequence; a whole model takes and gives all tokens."""
+        """Whether inputs and outputs are a rank's shard of the sequence; a whole model takes and returns all tokens."""
         return self.sequence_parallel and self.part is not Part.MODEL
 
 
 class Step(NamedTuple):
-    """A module and how to use it: outputs [B, S, ...] of a rank's inputs, and how its gradients become whole."""
+    """A module and how to use it: forward to [B, S, ...] from a rank's inputs, and how to get whole gradients."""
 
     module: nn.Module
     forward: Callable[[Tensor], Tensor]
@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 
 def whole_module(case: Case) -> nn.Module:
-    """The whole module on one process, with biases too: one that is added twice must show."""
+    """The whole module on one process, with nonzero biases, so that adding one twice shows."""
     torch.manual_seed(0)
     module = {Part.LAYERS: WholeLayers, Part.BLOCKS: WholeBlocks, Part.MODEL: GPT}[case.part](case.sizes)
     for parameter in module.parameters():
@@ -75,7 +75,7 @@ class WholeLayers(nn.Module):
 
 
 class WholeBlocks(nn.Module):
-    """A GPT's blocks alone."""
+    """Only the blocks of a GPT."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class WholeBlocks(nn.Module):
 
 
 def inputs_of(case: Case) -> tuple[Tensor, Tensor]:
-    """The same on every rank: activations [B, S, H], or a model's tokens [B, S]; and what outputs are compared with."""
+    """Inputs, the same on every rank (activations [B, S, H] or tokens [B, S]), and targets for the outputs."""
     shape = (case.microbatch, case.sizes.sequence)
     torch.manual_seed(1)
     if case.part is Part.MODEL:
@@ -98,7 +98,7 @@ def inputs_of(case: Case) -> tuple[Tensor, Tensor]:
 
 
 def of_one_process(case: Case, whole: nn.Module, targets: Tensor) -> Step:
-    """The whole module, on every rank by itself."""
+    """The whole module, run by every rank on its own."""
 
     def losses(tokens: Tensor) -> Tensor:
         logits = whole(tokens).flatten(0, 1)
@@ -136,7 +136,7 @@ def of_ours(case: Case, whole: nn.Module) -> Step:
 
 
 def of_megatron(case: Case, whole: nn.Module) -> Step:
-    """Megatron's modules; the sequence is the first dimension of their activations."""
+    """Megatron's modules, whose activations have the sequence as first dimension."""
     settings = megatron.megatron_config(case.sizes, sequence_parallel=case.sequence_parallel, recompute=case.recompute)
     makes = {
         Part.LAYERS: lambda: megatron.Layers(settings),

@@ -1,4 +1,4 @@
-"""One step of Megatron's modules, of ours and of one process: outputs, gradients, and every message."""
+"""One step of Megatron's modules, of ours and of one process: outputs, gradients and every message."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Message(NamedTuple):
-    """One collective: in which phase, its kind and payload, and the line, function and module that sent it."""
+    """One collective: its phase, kind and payload, and the line, function and module that sent it."""
 
     phase: str
     kind: str
@@ -25,7 +25,7 @@ class Message(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What one rank found; differences are relative to the largest number of each tensor, by its name."""
+    """Results of one rank; differences are relative to each tensor's largest number, by tensor name."""
 
     megatron: list[Message]
     ours: list[Message]
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """A step that has run on this rank: its inputs with their gradient, its outputs, a bill for each phase."""
+    """A finished step on this rank: its inputs with their gradient, its outputs, and a bill per phase."""
 
     inputs: Tensor
     outputs: Tensor
@@ -56,7 +56,7 @@ class Ran(NamedTuple):
 
 
 def compare(cases: Sequence[Case], traces: str = "") -> list[Found]:
-    """On each rank, after `megatron_on_cpu`: one step of all three for each case.
+    """On each rank, after `megatron_on_cpu`: run one step of all three for each case.
 
     traces: a folder for torch.profiler's traces of Megatron's steps.
     """
@@ -88,9 +88,9 @@ def _compare(case: Case, traces: str) -> Found:
 
 
 def run_step(step: Step, inputs: Tensor, weights: Tensor) -> Ran:
-    """Forward, backward, and the sums of what is still partial.
+    """Forward, backward, and sums of partial gradients.
 
-    The loss is the outputs' product with fixed weights: each output then has a gradient of its own.
+    The loss is the product of the outputs with fixed weights, so that each output has a different gradient.
     """
     leaf, bills = inputs.clone().requires_grad_(inputs.is_floating_point()), {}
     with recorded(step.module) as bills["forward"]:
@@ -117,12 +117,12 @@ def apart(ours: dict[str, Tensor], others: dict[str, Tensor]) -> dict[str, float
 
 
 def profiled(folder: str, part: Part):
-    """torch.profiler around the step, if a folder is given; `analyze_timeline.py` reads what it writes."""
+    """Run torch.profiler around the step if a folder is given; `analyze_timeline.py` reads its traces."""
     from torch.profiler import ProfilerActivity, profile
 
     if not folder:
         return nullcontext()
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would print when it begins and ends
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler prints when it starts and stops
     return profile(
         activities=[ProfilerActivity.CPU],
         on_trace_ready=lambda done: done.export_chrome_trace(f"{folder}/{part}-rank{dist.get_rank()}.json"),

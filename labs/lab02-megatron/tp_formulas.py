@@ -1,4 +1,4 @@
-"""What a step of ours sends, from sizes alone."""
+"""Bytes that our step sends, computed from sizes alone."""
 
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
 from three_modules import Case, Part
@@ -7,10 +7,10 @@ FP32 = 4
 
 
 def predicted_bytes(case: Case, size: int) -> float:
-    """What our step sends on each rank, from formulas alone.
+    """Bytes that our step sends on each rank, by formula.
 
-    Counted in rings of bsh, half an all-reduce each: a pair of layers has two in each direction, and under sequence
-    parallelism one more, which gathers a column layer's input again (arXiv 1909.08053, 2205.05198 section 4.2.2).
+    Counted in rings of bsh, each half an all-reduce: a pair of layers has two in each direction and, with sequence
+    parallelism, one more, which gathers a column layer's input again (arXiv 1909.08053, 2205.05198 section 4.2.2).
     """
     config, sequence = case.sizes, case.sequence_parallel
     tokens = case.microbatch * config.sequence
@@ -27,7 +27,7 @@ def predicted_bytes(case: Case, size: int) -> float:
 
 
 def partial_numbers(case: Case, size: int) -> int:
-    """Numbers of gradients that are still partial after the backward: see `tensor_parallel/gradients.py`."""
+    """Number of gradient elements still partial after the backward: see `tensor_parallel/gradients.py`."""
     config, hidden = case.sizes, case.sizes.hidden
     if case.part is Part.LAYERS:
         return hidden * case.sequence_parallel

@@ -1,4 +1,4 @@
-"""Two mistakes of megatron-core 0.16.1's loss, each with its number (NVIDIA/Megatron-LM#7452, findings 1 and 2)."""
+"""Two bugs in megatron-core 0.16.1's loss, each with its number (NVIDIA/Megatron-LM#7452, findings 1 and 2)."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class Losses(NamedTuple):
 
 
 class Bugs(NamedTuple):
-    """What one rank finds. gathered: whole logits on every rank, given to the loss of split ones; ours refuses them."""
+    """Results of one rank. gathered: whole logits given to the loss for split logits; our loss rejects them."""
 
     megatron_smoothed: Losses
     our_smoothed: Losses
@@ -28,7 +28,7 @@ class Bugs(NamedTuple):
 
 
 def both_bugs(vocabulary: int) -> Bugs:
-    """On each rank, after `megatron_on_cpu`: losses of one set of random logits, whole and split by columns."""
+    """On each rank, after `megatron_on_cpu`: losses of the same random logits, whole and split by columns."""
     from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
 
     torch.manual_seed(0)
@@ -36,7 +36,7 @@ def both_bugs(vocabulary: int) -> Bugs:
     part = own_part(logits, -1, group=None)
 
     def theirs(given: Tensor, smoothing: float = 0.0) -> float:
-        return vocab_parallel_cross_entropy(given.clone(), targets, smoothing).mean().item()  # it changes its input
+        return vocab_parallel_cross_entropy(given.clone(), targets, smoothing).mean().item()  # it modifies its input
 
     def ours(given: Tensor, smoothing: float = 0.0) -> float:
         losses = vocabulary_parallel_cross_entropy(
@@ -58,8 +58,8 @@ def both_bugs(vocabulary: int) -> Bugs:
 
 
 def whole_loss(logits: Tensor, targets: Tensor, smoothing: float) -> float:
-    """The mean loss of whole logits; `smoothing` is shared by all V classes.
+    """The mean loss of whole logits; `smoothing` is spread over all V classes.
 
-    Megatron shares it among the other V - 1: that is torch's with smoothing V/(V - 1).
+    Megatron spreads it over the other V - 1: the same as torch's with smoothing V/(V - 1).
     """
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=smoothing).item()

@@ -1,4 +1,4 @@
-"""DDP and ZeRO beside PyTorch's own, and DeepSpeed's where it is installed: states, peak, bytes sent, seconds."""
+"""Compare DDP and ZeRO with PyTorch's versions, and DeepSpeed's if installed: states, peak, bytes sent, seconds."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,11 +9,11 @@ from report import COURSE, BatchSize, Device, Hidden, Layers, On, Ranks, Steps, 
 
 OURS = {"DDP": 0, "ZeRO-1": 1, "ZeRO-2": 2, "ZeRO-3": 3}
 PEERS = ("torch DDP", "torch FSDP2")
-DEEPSPEED = {"DeepSpeed 1": 1, "DeepSpeed 2": 2, "DeepSpeed 3": 3}  # where it is installed
+DEEPSPEED = {"DeepSpeed 1": 1, "DeepSpeed 2": 2, "DeepSpeed 3": 3}  # if it is installed
 
 
 def measure(name: str, config, text, steps: int, batch: int, device: str):
-    """On each rank: train with one of ours or of PyTorch's."""
+    """On each rank: train with one of ours, PyTorch's or DeepSpeed's."""
     from shardlab.data_parallel.experiment import build, train
 
     if name in OURS:
@@ -24,7 +24,7 @@ def measure(name: str, config, text, steps: int, batch: int, device: str):
 
 
 def build_peer(name: str, config, device: str):
-    """The same model and optimizer in PyTorch's classes."""
+    """The same model and optimizer with PyTorch's classes."""
     import torch
     from shardlab.data_parallel.experiment import plain_engine
     from shardlab.model.gpt import GPT
@@ -43,7 +43,7 @@ def build_peer(name: str, config, device: str):
 
 
 def build_deepspeed(name: str, config, device: str):
-    """The same model and optimizer under DeepSpeed; where it keeps its states is its own affair: they count as none."""
+    """The same model and optimizer under DeepSpeed. Its states are internal and reported as zero."""
     import deepspeed  # type: ignore[import-not-found]
     import torch
     from shardlab.data_parallel.experiment import Engine
@@ -53,9 +53,9 @@ def build_deepspeed(name: str, config, device: str):
     torch.manual_seed(0)
     model = GPT(config).to(device)
     options = {
-        "train_micro_batch_size_per_gpu": 1,  # it only asks; the batches are ours
+        "train_micro_batch_size_per_gpu": 1,  # required but unused: we provide the batches
         "zero_optimization": {"stage": DEEPSPEED[name]},
-        "gradient_clipping": 0.0,  # its default clips to a norm of 1
+        "gradient_clipping": 0.0,  # the default clips to a norm of 1
         "zero_force_ds_cpu_optimizer": False,
     }
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -65,7 +65,7 @@ def build_deepspeed(name: str, config, device: str):
 
 
 def draw(table: dict[str, list], path: Path, ranks: int) -> str:
-    """What a rank holds above what it sends; writes the picture and returns it in words."""
+    """Draw the states a rank holds above what it sends; saves the figure and returns its description."""
     from matplotlib.figure import Figure
     from shardlab import figures
 
@@ -73,8 +73,8 @@ def draw(table: dict[str, list], path: Path, ranks: int) -> str:
     upper, lower = picture.subplots(2)
     held = {name: float(by_rank[0].held.total) for name, by_rank in table.items()}
     sent = {name: by_rank[0].sent_bytes for name, by_rank in table.items()}
-    words = figures.draw_bars(upper, held, title=f"States that a rank of {ranks} holds after the backward")
-    words += "\n" + figures.draw_bars(lower, sent, title="What it sends in a step")
+    words = figures.draw_bars(upper, held, title=f"States held by one of {ranks} ranks after the backward")
+    words += "\n" + figures.draw_bars(lower, sent, title="Sent per step")
     for ax in (upper, lower):
         ax.spines[["top", "right"]].set_visible(False)
     picture.savefig(path, dpi=120)
@@ -88,20 +88,20 @@ def main(
     steps: Steps = 5,
     batch: BatchSize = 4,
     device: On = Device.CPU,
-    figure: Annotated[Path | None, typer.Option(help="Write the comparison as a picture.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Save the comparison as a figure.")] = None,
 ) -> None:
     """Train the same small GPT in six ways on the same batches and compare them in one table."""
     from shardlab.model.text import read_text
     from shardlab.ranks.launch import on_ranks
 
     config, on_gpu = sizes(layers, hidden), device == Device.CUDA
-    text = read_text(COURSE / "docs")  # once: all train on the same, even if a page changes meanwhile
+    text = read_text(COURSE / "docs")  # read once, so that all train on the same text even if a page changes
     found = {
         name: on_ranks(measure, name, config, text, steps, batch, str(device), ranks=ranks, timeout=300, gpus=on_gpu)
         for name in (*OURS, *PEERS, *(DEEPSPEED if find_spec("deepspeed") else ()))
     }
     table = {name: by_rank for name, by_rank in found.items() if by_rank is not None}
-    if not table:  # a rank of torchrun that is not to print
+    if not table:  # a torchrun rank that should not print
         return
     typer.echo(
         f"{'':12}{'states, MB':>12}{'peak, MB':>10}{'sent, MB':>10}"

@@ -1,4 +1,4 @@
-"""What the programs of this lab share: run one stage on ranks, print prediction beside measurement."""
+"""Code shared by this lab's programs: run one stage on ranks and print predictions and measurements."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:  # --help must not wait for torch
+if TYPE_CHECKING:  # --help should not wait for torch
     from shardlab.data_parallel.experiment import Measured
     from shardlab.model.gpt import GPTConfig
 
 COURSE = Path(__file__).parents[2]
 
 
-Ranks = Annotated[int, typer.Option(min=1, max=16, help="Ranks to start; torchrun's own number goes before.")]
+Ranks = Annotated[int, typer.Option(min=1, max=16, help="Ranks to start; torchrun's number takes precedence.")]
 Layers = Annotated[int, typer.Option(min=1, help="Transformer blocks.")]
 Hidden = Annotated[int, typer.Option(min=1, help="Hidden size.")]
-Steps = Annotated[int, typer.Option(min=1, help="Steps that count; two more warm up.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Sequences a rank and step.")]
+Steps = Annotated[int, typer.Option(min=1, help="Steps to measure, after two warm-up steps.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sequences per rank and step.")]
 
 
 class Device(StrEnum):
-    """Where the model lives: gloo between CPUs, NCCL between GPUs."""
+    """Device of the model: gloo between CPUs, NCCL between GPUs."""
 
     CPU, CUDA = "cpu", "cuda"
 
 
-On = Annotated[Device, typer.Option("--device", help="cuda: a GPU a rank, or all ranks on one where NCCL allows it.")]
+On = Annotated[
+    Device, typer.Option("--device", help="cuda: one GPU per rank, or all ranks on one GPU if NCCL allows it.")
+]
 
 
 def program(stage: int) -> Callable[..., None]:
-    """The command line of one stage."""
+    """The command line program for one stage."""
 
     def main(
         ranks: Ranks = 2,
@@ -62,7 +64,7 @@ def measure(stage: int, config: GPTConfig, steps: int, batch: int, device: str) 
 
 
 def report(stage: int, *, ranks: int, config: GPTConfig, steps: int, batch: int, device: str) -> None:
-    """Train, then print a table; a line says whether the bytes agree."""
+    """Train, then print a table that shows whether the bytes agree."""
     from shardlab.data_parallel.experiment import predicted
     from shardlab.data_parallel.peak import predicted_peak
     from shardlab.ranks.launch import on_ranks
@@ -77,9 +79,9 @@ def report(stage: int, *, ranks: int, config: GPTConfig, steps: int, batch: int,
         ("gradients, bytes", due.held.gradients, one.held.gradients),
         ("optimizer state, bytes", due.held.optimizer, one.held.optimizer_state),
         ("all states, bytes", due.held.total, one.held.total),
-        ("sent in a step, bytes", due.sent_bytes, one.sent_bytes),
+        ("sent per step, bytes", due.sent_bytes, one.sent_bytes),
     ]
-    typer.echo(f"{'a rank of ' + str(len(by_rank)):26}{'predicted':>16}{'measured':>16}")
+    typer.echo(f"{'one rank of ' + str(len(by_rank)):26}{'predicted':>16}{'measured':>16}")
     for label, formula, measured in rows:
         typer.echo(f"{label:26}{formula:16,.0f}{measured:16,.0f}{'' if formula == measured else '   differs'}")
     if stage == 3:
@@ -90,14 +92,14 @@ def report(stage: int, *, ranks: int, config: GPTConfig, steps: int, batch: int,
         typer.echo(f"{'peak, bytes':26}{'':16}{one.peak_bytes:16,.0f}")
     slowest = max(by_rank, key=lambda rank: rank.seconds)
     typer.echo(f"{'seconds per step':26}{'':16}{slowest.seconds:16.3f}")
-    if not on_gpu:  # a GPU waits by itself, and Python does not see it
-        typer.echo(f"{'of them only waiting':26}{'':16}{slowest.exposed:16.3f}")
-    typer.echo(f"{'calls in a step':26}{'':16}{one.num_calls:16}")
+    if not on_gpu:  # waiting on a GPU is invisible to Python
+        typer.echo(f"{'of this, waiting':26}{'':16}{slowest.exposed:16.3f}")
+    typer.echo(f"{'calls per step':26}{'':16}{one.num_calls:16}")
     typer.echo(f"loss of rank 0: {one.losses[0]:.3f} at the first step, {one.losses[-1]:.3f} at the last")
 
 
 def sizes(layers: int, hidden: int) -> GPTConfig:
-    """A model with four heads, or as many as divide the hidden size."""
+    """A model with four heads, or the largest smaller number that divides the hidden size."""
     from shardlab.model.gpt import GPTConfig
 
     heads = next(heads for heads in (4, 3, 2, 1) if hidden % heads == 0)

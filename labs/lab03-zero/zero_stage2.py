@@ -1,6 +1,6 @@
-"""ZeRO-2 on real ranks: gradients, too, stay only with their owner; they are summed there during the backward.
+"""ZeRO-2 on real ranks: gradients are sharded too; they are reduced to their owner during the backward.
 
-Read beside it: labs/shardlab/data_parallel/zero2.py. Start with `python`, or with `torchrun --nproc-per-node 4`.
+Read along in labs/shardlab/data_parallel/zero2.py. Run with `python`, or with `torchrun --nproc-per-node 4`.
 """
 
 import typer

@@ -1,6 +1,6 @@
-"""ZeRO-3 on real ranks: weights, too, are cut; a block's are gathered while it works and freed behind it.
+"""ZeRO-3 on real ranks: weights are sharded too; a block's weights are gathered for its passes, then freed.
 
-Read beside it: labs/shardlab/data_parallel/zero3.py. Start with `python`, or with `torchrun --nproc-per-node 4`.
+Read along in labs/shardlab/data_parallel/zero3.py. Run with `python`, or with `torchrun --nproc-per-node 4`.
 """
 
 import typer

@@ -1,4 +1,4 @@
-"""What can happen to a training, done to it from outside: no rank knows beforehand, and none takes part."""
+"""Faults to inject into a training run from outside, without warning to the ranks and without their help."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from typing import Any
 import psutil
 from watched import Watched
 
-SILENCE = 4.0  # seconds without a heartbeat after which the recipes of this lab call a rank lost
+SILENCE = 4.0  # seconds without a heartbeat after which this lab's recipes consider a rank lost
 BALLAST = "ballast"
 
 
 @contextmanager
 def kill(run: Watched, rank: int, folder: Path) -> Iterator[None]:
-    """SIGKILL: as if its machine had no memory left."""
+    """SIGKILL, as if the machine had run out of memory."""
     run.rank(rank).kill()
     yield
 
 
 @contextmanager
 def stop(run: Watched, rank: int, folder: Path) -> Iterator[None]:
-    """SIGSTOP: the process lives and does nothing, as in a driver that hangs."""
+    """SIGSTOP: the process is alive but does nothing, as with a hanging driver."""
     run.rank(rank).suspend()
     yield
 
 
 @contextmanager
 def slow(run: Watched, rank: int, folder: Path, *, share: float = 0.75, period: float = 0.08) -> Iterator[None]:
-    """Stopped for a share of the time, again and again: a processor that is too hot."""
+    """Suspend the rank repeatedly for a share of the time, like a processor that overheats."""
     process, end = run.rank(rank), Event()
 
     def hold() -> None:
@@ -57,8 +57,8 @@ def slow(run: Watched, rank: int, folder: Path, *, share: float = 0.75, period: 
 
 @contextmanager
 def full_disk(run: Watched, rank: int, folder: Path) -> Iterator[None]:
-    """A file takes all room beside the checkpoints, and goes away when the training has noticed."""
-    inside = Path("/proc", str(run.rank(rank).pid), "root")  # the disk is mounted for the training's processes alone
+    """Fill the checkpoint disk with a file, and remove it once the training run has noticed."""
+    inside = Path("/proc", str(run.rank(rank).pid), "root")  # the disk is mounted only for the training processes
     ballast = inside / str(folder / "run" / "checkpoints").lstrip("/") / BALLAST
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -71,16 +71,16 @@ def full_disk(run: Watched, rank: int, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def nothing(run: Watched, rank: int, folder: Path) -> Iterator[None]:
-    """The rank itself has been prepared: poisoned_rank.py."""
+    """Do nothing: the rank itself is prepared, see poisoned_rank.py."""
     yield
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind. does: while the `with` lasts. seen: the line that names it, {rank} filled in.
+    """One kind of fault. does: active during the `with`. seen: a pattern of the line that reports it, with {rank}.
 
-    limit: seconds from the fault until that line, where a step takes `step` seconds. survival: keys of the recipe.
-    equal: whether all losses must be those of a run without the fault.
+    limit: allowed seconds from the fault to that line if a step takes `step` seconds. survival: keys of the recipe.
+    equal: whether all losses must equal those of a run without the fault.
     """
 
     does: Callable[[Watched, int, Path], AbstractContextManager[None]]
@@ -99,13 +99,13 @@ FAULTS = {
         slow,
         "rank {rank} gets a quarter of its time",
         r"rank {rank} \(.* is a straggler",
-        lambda step: 6 * 4 * step + 1,  # three looks, of which the first may be half over, at a quarter of the speed
+        lambda step: 6 * 4 * step + 1,  # three checks, the first possibly partly done, at a quarter of the speed
         {"look_for_slow": 1, "on_slow_rank": "end"},
     ),
     "nan": Fault(
         nothing,
         "one gradient of rank {rank} becomes NaN in step 5",
-        r"step 5 left out: rank {rank}:",
+        r"skipped step 5: rank {rank}:",
         lambda step: 2 * step + 1,
         {"on_not_finite": "skip"},
         is_lost=False,
@@ -122,7 +122,7 @@ FAULTS = {
 
 
 def on_a_small_disk(folder: Path, command: list[str]) -> list[str]:
-    """The command with a disk of its own for the checkpoints of `folder`, 64 MiB in memory, seen by nobody else."""
+    """The command with a separate 64 MiB in-memory disk for the checkpoints in `folder`, visible only to it."""
     checkpoints = folder / "run" / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
     mount = f'mount -t tmpfs -o size=64m tmpfs "{checkpoints}" && exec "$@"'
@@ -131,5 +131,5 @@ def on_a_small_disk(folder: Path, command: list[str]) -> list[str]:
 
 
 def signalled(code: int) -> str:
-    """An exit code in words."""
+    """An exit code as text."""
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

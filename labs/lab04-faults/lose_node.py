@@ -1,7 +1,7 @@
-"""Two machines train together, and one is lost: its power fails, or its cable is pulled. The other goes on alone.
+"""Two machines train together until one is lost, by power failure or a pulled cable. The other continues alone.
 
-`python labs/lab04-faults/lose_node.py power`, or cable. Each machine is a network namespace of its own with a plain
-torchrun in it, so this needs Linux, root and iproute2. Nothing of the host's network is touched.
+Run `python labs/lab04-faults/lose_node.py power`, or cable. Each machine is a network namespace running plain torchrun,
+so this needs Linux, root and iproute2. It does not touch the host's network.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import Annotated
 import typer
 from watched import EVERY, Watched, python, write_recipe
 
-PATIENCE = 8.0  # seconds that a rank waits for a message, and so for a machine that does not answer
+PATIENCE = 8.0  # seconds that a rank waits for a message, also from an unreachable machine
 LONG = 240.0
 ADDRESSES = ("10.214.7.1", "10.214.7.2")
 
 
 class How(StrEnum):
-    """How a machine is lost: all its processes at once, or its link while they live."""
+    """How a machine is lost: all its processes die at once, or its link goes down while they live."""
 
     POWER, CABLE = "power", "cable"
 
 
 def ip(*words: str) -> None:
-    """One command of iproute2."""
+    """Run one iproute2 command."""
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
@@ -41,7 +41,7 @@ def ip(*words: str) -> None:
 def two_machines() -> Iterator[list[str]]:
     """The names of two network namespaces with a link between them."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
-        typer.echo("this needs root and iproute2, for two network namespaces: sudo, or a container", err=True)
+        typer.echo("two network namespaces need root and iproute2: use sudo or a container", err=True)
         raise typer.Exit(2)
     names = [f"shardlab{os.getpid()}{letter}" for letter in "ab"]
     try:
@@ -59,7 +59,7 @@ def two_machines() -> Iterator[list[str]]:
 
 
 def torchrun(machine: str, address: str, recipe: Path) -> Watched:
-    """Plain torchrun on one machine, with two ranks, for one machine or two."""
+    """Run plain torchrun on one machine with two ranks, for one or two machines."""
     options = [
         *("--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=3", "--rdzv-backend=c10d", "--rdzv-id=lab04"),
         *(f"--rdzv-endpoint={ADDRESSES[0]}:29417", f"--local-addr={address}"),
@@ -70,10 +70,10 @@ def torchrun(machine: str, address: str, recipe: Path) -> Watched:
 
 
 def main(
-    how: Annotated[How, typer.Argument(help="All processes of a machine end, or its link goes down.")],
-    steps: Annotated[int, typer.Option(min=12, help="Steps of the training; a checkpoint every 4.")] = 24,
+    how: Annotated[How, typer.Argument(help="All processes of a machine die, or its link goes down.")],
+    steps: Annotated[int, typer.Option(min=12, help="Training steps; there is a checkpoint every 4.")] = 24,
 ) -> None:
-    """Train on two machines of two ranks each, lose the second behind step 4, and look at how the first goes on."""
+    """Train on two machines of two ranks each, lose the second after step 4, and watch the first continue."""
     with tempfile.TemporaryDirectory(prefix="shardlab-faults-") as name, two_machines() as machines:
         recipe = write_recipe(Path(name), dp=None, steps=steps, survival={"patience": PATIENCE})
         with ExitStack() as both:
@@ -87,7 +87,8 @@ def main(
                 second.kill()
             else:
                 ip("-n", machines[1], "link", "set", "wire", "down")
-            # the first rank whose patience ends hangs up, and its neighbour may say so before it has said why
+            # the first rank to time out closes its connections, and a neighbor may report that before it has reported
+            # why
             said = "another rank was lost" + (".*Timed out" if how == How.CABLE else "")
             seen, sentence = first.wait_for(said, limit=LONG)
             resumed, line = first.wait_for("resumed after step", limit=LONG)
@@ -97,15 +98,15 @@ def main(
 
 
 def report(first: Watched, how: How, sentence: str, line: str, took: float, resumed: float) -> None:
-    """The story in a few lines."""
+    """Print the outcome in a few lines."""
     before, after = [text for _, text in first.lines if re.match(r"dp \d", text)][:2]
     last = [text for _, text in first.lines if re.match(r"step ", text)][-1]
-    limit = "at once" if how == How.POWER else f"patience is {PATIENCE:.0f} s"
+    limit = "immediate" if how == How.POWER else f"patience is {PATIENCE:.0f} s"
     typer.echo(f"before       {before}")
-    typer.echo(f"seen after   {took:.1f} s ({limit}): {sentence}")
-    typer.echo(f"went on      after {resumed:.1f} s: {line}")
+    typer.echo(f"detected in  {took:.1f} s ({limit}): {sentence}")
+    typer.echo(f"continued    after {resumed:.1f} s: {line}")
     typer.echo(f"now          {after}")
-    typer.echo(f"at its end   {last}")
+    typer.echo(f"at the end   {last}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A rank as any other, but for one gradient: `python poisoned_rank.py RECIPE RANK STEP` behind torchrun's agent.
+"""A normal rank except for one gradient: `python poisoned_rank.py RECIPE RANK STEP` under torchrun's agent.
 
-Started alone, it starts the ranks.
+Run on its own, it starts the ranks.
 """
 
 import os
@@ -10,12 +10,12 @@ import typer
 
 
 def main(recipe: str, poisoned: int, step: int) -> None:
-    """Train; in step number STEP, rank POISONED finds a NaN in the gradient of its first weight."""
+    """Train; in step STEP, rank POISONED gets a NaN in the gradient of its first weight."""
     import torch
     from shardlab.train import Hook, program, read
 
     class Poison(Hook):
-        """A hook on a weight, for one backward."""
+        """Adds a hook to a weight for one backward."""
 
         def on_step(self, training, number: int) -> None:
             if number == step and training.rank == poisoned:

@@ -1,4 +1,4 @@
-"""A small training as a program, watched from outside: its lines, when each came, and its ranks' processes."""
+"""A small training program watched from outside: its output lines with times, and its ranks' processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLES: dict[str, dict[str, Any]] = {
 
 
 def write_recipe(folder: Path, *, dp: int | None, steps: int, survival: dict[str, Any]) -> Path:
-    """The file of a recipe that writes into `folder`. dp None: as many replicas as there are ranks."""
+    """Write a recipe file whose run writes into `folder`. dp None: as many replicas as there are ranks."""
     from shardlab.train import from_tables
     from shardlab.train.planned import to_toml
 
@@ -38,7 +38,7 @@ def write_recipe(folder: Path, *, dp: int | None, steps: int, survival: dict[str
 
 
 class Watched:
-    """A program under way. Used in `with`, which ends it and everything below it."""
+    """A running program. Use it in `with`, which ends it and all its descendants."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         self.lines: list[tuple[float, str]] = []  # seconds of time.monotonic()
@@ -56,14 +56,14 @@ class Watched:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL to it and all below it, as when the power fails."""
+        """Send SIGKILL to the program and all its descendants, as in a power failure."""
         for one in [*self._below(), psutil.Process(self.process.pid)] if self.process.poll() is None else []:
             one.kill()
         self.process.wait()
         self._reader.join()
 
     def wait_for(self, pattern: str, *, limit: float) -> tuple[float, str]:
-        """The first line in which a regular expression is found, and when it came. Ends with the last lines else."""
+        """The first line that matches a regular expression, and its time. Otherwise exits and prints the last lines."""
         until = time.monotonic() + limit
         with self._changed:
             while True:
@@ -76,7 +76,7 @@ class Watched:
                     raise typer.Exit(1)
 
     def end(self, *, limit: float) -> int:
-        """Wait for its end: the exit code."""
+        """Wait for the program to end and return its exit code."""
         code = self.process.wait(limit)
         self._reader.join()
         return code
@@ -107,5 +107,5 @@ class Watched:
 
 
 def python(*words: str) -> list[str]:
-    """A program of this interpreter, whose lines come at once."""
+    """A command for this interpreter with unbuffered output."""
     return [sys.executable, "-u", *words]

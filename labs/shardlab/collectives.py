@@ -1,8 +1,8 @@
-"""The collectives, each built from point-to-point messages alone: open, read and compare with your own.
+"""The collectives, each built only from point-to-point messages: open, read and compare with your own.
 
 Notation: N ranks in the group, S bytes in the whole tensor, `rank` is the rank in the group. In a ring, rank r sends
-to its right neighbour r+1 and receives from its left neighbour r-1. Every function returns a new tensor and leaves its
-input alone. What each one costs stands in `costs/traffic.py`.
+to its right neighbor r+1 and receives from its left neighbor r-1. Every function returns a new tensor and leaves its
+input unchanged. For costs see `costs/traffic.py`.
 """
 
 import os
@@ -21,7 +21,7 @@ def ring_reduce_scatter(chunks: Sequence[Tensor], *, group: Group) -> Tensor:
     """Sum chunk c over all ranks, for every c, and leave the finished chunk r on rank r.
 
     In step s rank r sends its partial sum of chunk r-1-s to the right and adds its own part to chunk r-2-s, which
-    arrives from the left. After N-1 steps chunk r has visited every rank and ends here.
+    arrives from the left. After N-1 steps chunk r has visited every rank and ends up here.
 
     chunks: N tensors, one per rank; chunk c has the same shape and dtype on every rank, other chunks may differ.
     Returns the finished chunk `rank`. Sends N-1 messages, (N-1)/N * S bytes when the chunks are equal.
@@ -43,7 +43,7 @@ def ring_all_gather(chunk: Tensor, sizes: Sequence[int], *, group: Group) -> lis
 
     chunk: flat, sizes[rank] elements. sizes: the number of elements on each rank, the same list on every rank.
     Returns N flat tensors, views of one buffer in rank order. Sends N-1 messages, (N-1)/N * S bytes for equal sizes.
-    Raises ValueError when `sizes` has not one entry per rank or does not describe `chunk`.
+    Raises ValueError if `sizes` does not have one entry per rank or does not describe `chunk`.
     Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005 (ring).
     """
     rank, size = _rank_and_size(group)
@@ -65,7 +65,7 @@ def ring_all_gather(chunk: Tensor, sizes: Sequence[int], *, group: Group) -> lis
 def ring_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
     """Sum a tensor over all ranks: a reduce-scatter, then an all-gather of the finished chunks.
 
-    tensor: any shape and number of elements (they need not divide by N; some chunks may be empty), same on every rank.
+    tensor: any shape and size (not necessarily divisible by N; some chunks may be empty), the same on every rank.
     Returns the sum, contiguous, the same bits on every rank. Sends 2(N-1) messages, 2(N-1)/N * S bytes.
     Source: Patarasuk and Yuan, 2009: the busiest rank of an all-reduce cannot send fewer bytes.
     """
@@ -81,15 +81,16 @@ def ring_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
 
 @torch.no_grad()
 def ring_broadcast(tensor: Tensor, *, group_src: int, group: Group) -> Tensor:
-    """Copy rank `group_src`'s tensor to every rank: N pieces travel down the ring, one behind the other.
+    """Copy rank `group_src`'s tensor to every rank: N pieces travel down the ring, one after the other.
 
-    A rank passes one piece on while the next arrives: the last rank waits for 2(N-1) short messages, not N-1 long ones.
+    A rank passes one piece on while the next arrives, so the last rank waits for 2(N-1) short messages, not N-1 long
+    ones.
 
     tensor: same shape and dtype on every rank; only the source's numbers matter. Returns the source's, contiguous.
-    Every rank but the one left of the source sends N messages and S bytes.
-    Raises ValueError when `group_src` is not a rank of the group.
+    Every rank except the source's left neighbor sends N messages and S bytes.
+    Raises ValueError if `group_src` is not a rank of the group.
     Source: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009
-    (the linear pipeline they compare with).
+    (the linear pipeline that they compare with).
     """
     rank, size = _rank_and_size(group)
     if not 0 <= group_src < size:
@@ -113,13 +114,13 @@ def ring_broadcast(tensor: Tensor, *, group_src: int, group: Group) -> Tensor:
 
 @torch.no_grad()
 def all_to_all(chunks: Sequence[Tensor], *, group: Group) -> list[Tensor]:
-    """Give chunk c to rank c: what rank r gets is chunk r of every rank. A transpose over ranks; nothing is added.
+    """Send chunk c to rank c, so that rank r gets chunk r of every rank: a transpose over ranks, without adding.
 
     In step s every rank sends to the rank s places to its right and receives from the rank s places to its left.
 
-    chunks: N tensors of one shape and dtype, the same on every rank. Returns N new tensors, rank c's at place c.
+    chunks: N tensors of one shape and dtype, the same on every rank. Returns N new tensors, the c-th from rank c.
     Sends N-1 messages, (N-1)/N * S bytes, where S is what one rank holds in all its chunks.
-    Raises ValueError when there is not one chunk per rank or their shapes differ.
+    Raises ValueError if there is not one chunk per rank or their shapes differ.
     Source: Thakur, Rabenseifner and Gropp, 2005 (pairwise exchange).
     """
     rank, size = _rank_and_size(group)
@@ -140,7 +141,7 @@ def all_to_all(chunks: Sequence[Tensor], *, group: Group) -> list[Tensor]:
 def tree_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
     """Sum a tensor over all ranks: up a binomial tree (二项树) to rank 0, then down the same tree.
 
-    Few steps (2 * ceil(log2 N), a ring takes 2(N-1)), but the whole tensor travels in each: for short messages.
+    Few steps (2 * ceil(log2 N), a ring takes 2(N-1)), but each sends the whole tensor: best for short messages.
 
     tensor: any shape, the same on every rank. Returns the sum, contiguous, the same bits on every rank.
     Source: Thakur, Rabenseifner and Gropp, 2005 (binomial trees).
@@ -169,10 +170,10 @@ def tree_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
 def hierarchical_all_reduce(tensor: Tensor, *, node_group: Group, cross_group: Group) -> Tensor:
     """Sum a tensor over all ranks of all nodes, with few bytes on the slow links between nodes.
 
-    Three phases: reduce-scatter inside the node; all-reduce of my chunk with the ranks at my place in the other nodes;
-    all-gather inside the node.
+    Three phases: reduce-scatter inside the node; all-reduce of my chunk with the ranks at my position in the other
+    nodes; all-gather inside the node.
 
-    node_group: the L ranks of this node. cross_group: the ranks at my place in each of the M nodes.
+    node_group: the L ranks of this node. cross_group: the ranks at my position in each of the M nodes.
     tensor: any shape, the same on every rank. Returns the sum, contiguous, the same bits on every rank.
     Each rank sends 2(M-1)/M * S/L bytes to other nodes: S/2 for 2 nodes of 2.
     Source: Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash",
@@ -191,14 +192,16 @@ def hierarchical_all_reduce(tensor: Tensor, *, node_group: Group, cross_group: G
 
 
 def seconds_of(call: Callable[[], object], *, group: Group, repetitions: int = 25) -> list[float]:
-    """Seconds of each repetition of a call on this rank; all ranks begin each together, a first one does not count.
+    """Seconds of each repetition of a call on this rank. All ranks start together; a first call is not counted.
 
-    Raises ValueError for less than one repetition.
+    A barrier makes all ranks begin each repetition together.
+
+    Raises ValueError for fewer than one repetition.
     """
     if repetitions < 1:
-        raise ValueError(f"{repetitions} repetitions measure nothing: use 1 or more")
+        raise ValueError(f"{repetitions} repetitions cannot be timed: use 1 or more")
     seconds = []
-    for _ in range(1 + repetitions):  # the first opens connections
+    for _ in range(1 + repetitions):  # the first one opens connections
         dist.barrier(group=group)
         began = time.perf_counter()
         call()
@@ -207,14 +210,14 @@ def seconds_of(call: Callable[[], object], *, group: Group, repetitions: int = 2
 
 
 def ranks_per_core(num_ranks: int) -> float:
-    """How many ranks share one core of this machine: 1 where each has its own."""
+    """How many ranks share one core of this machine; 1 if each has its own."""
     return max(1.0, num_ranks / (os.cpu_count() or 1))
 
 
 def _add_round(chunks: Sequence[Tensor], sums: Sequence[Tensor], group: Group) -> None:
-    """Each chunk goes round the ring and grows by every rank's part; sums[rank] ends finished, the others half done.
+    """Each chunk goes around the ring and adds up every rank's part; sums[rank] ends complete, the others partial.
 
-    sums: N buffers like the chunks. Each partial sum has its own, so nothing arrives in what is still being sent.
+    sums: N buffers shaped like the chunks. Each partial sum has its own, so nothing arrives in a buffer being sent.
     """
     rank, size = _rank_and_size(group)
     if size == 1:
@@ -227,7 +230,7 @@ def _add_round(chunks: Sequence[Tensor], sums: Sequence[Tensor], group: Group) -
 
 
 def _pass_round(pieces: Sequence[Tensor], group: Group) -> None:
-    """Fill in the pieces of all other ranks, in place; pieces[rank] is there already."""
+    """Fill in the pieces of all other ranks in place; pieces[rank] is already there."""
     rank, size = _rank_and_size(group)
     for step in range(size - 1):
         _send_right_receive_left(pieces[(rank - step) % size], pieces[(rank - 1 - step) % size], group)
@@ -247,13 +250,13 @@ def _receive(tensor: Tensor, peer: int, group: Group) -> dist.P2POp:
 
 
 def _complete(operations: list[dist.P2POp]) -> None:
-    """Start all operations together, so that no order of them can deadlock, and wait for every one."""
+    """Start all operations together, so that no order can deadlock, and wait for every one."""
     for work in dist.batch_isend_irecv(operations) if operations else []:
         work.wait()
 
 
 def _rank_and_size(group: Group) -> tuple[int, int]:
-    """My rank in the group and the number of its ranks."""
+    """My rank in the group and the group's size."""
     rank = dist.get_rank(group)
     if rank < 0:
         raise ValueError(f"global rank {dist.get_rank()} is not in this group: pass a group that contains it")
@@ -262,6 +265,4 @@ def _rank_and_size(group: Group) -> tuple[int, int]:
 
 def _check_one_chunk_per_rank(chunks: Sequence[Tensor], size: int) -> None:
     if len(chunks) != size:
-        raise ValueError(
-            f"{len(chunks)} chunks for {size} ranks: give {size}, for instance tensor.tensor_split({size})"
-        )
+        raise ValueError(f"{len(chunks)} chunks for {size} ranks: give {size}, such as tensor.tensor_split({size})")

@@ -1,18 +1,18 @@
-"""A package lists what it exports and imports it at first use: no torch for a formula, no module that a check hides.
+"""Lazy exports: a package imports a name at first use, so formulas need no torch and checks can hide modules.
 
 The explicit imports under `if TYPE_CHECKING` are the only list: pyright, editors and `lazily` read the same lines, so a
-misspelled import is an error in the editor, and Tab finds every name. The library for this, lazy_loader, needs the list
-in a second file for each package (`__init__.pyi`) and keeps what it has imported, which a check could then not hide.
+misspelled import is an error in the editor, and Tab completes every name. The existing library lazy_loader needs the
+list in a second file per package (`__init__.pyi`) and caches imports, so that a check could not hide a module any more.
 Python 3.15's `lazy import` statement (PEP 810) will replace this module.
 """
 
 from __future__ import annotations
 
-from _ast import If, ImportFrom, Module, PyCF_ONLY_AST  # `ast` itself takes longer to import than all of this
+from _ast import If, ImportFrom, Module, PyCF_ONLY_AST  # importing `ast` itself would take longer than this whole file
 from importlib import import_module
 from sys import modules
 
-TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
+TYPE_CHECKING = False  # type checkers treat it as True; `import typing` takes longer than all of this
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose `__init__.py` lists its exports (PEP 562).
 
-    Nothing is kept in the package: a name of a module that is hidden later is then gone too. Raises ValueError for a
-    name that is also its module's: importing the module would replace the name.
+    Nothing is cached in the package, so a name disappears when its module is hidden later. Raises ValueError for a name
+    that is also its module's name: importing the module would replace it.
     """
     homes = _listed_exports(package)
     if hidden := sorted(name for name, home in homes.items() if home == f"{package}.{name}"):
@@ -39,7 +39,7 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
 
 
 def _listed_exports(package: str) -> dict[str, str]:
-    """{name: the module after `from`} of the imports in the first `if` of the package's `__init__.py`."""
+    """{name: the module after `from`} for the imports in the first `if` of the package's `__init__.py`."""
     path = str(modules[package].__file__)
     with open(path, encoding="utf-8") as file:
         tree = compile(file.read(), path, "exec", flags=PyCF_ONLY_AST)

@@ -1,4 +1,4 @@
-"""What somebody meant who wrote a name that does not exist."""
+"""Suggest the name that somebody probably meant."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-ALIKE, ALIKE_SHORT = 0.6, 0.5  # shares of two names' letters from which one may be a slip of the other
-MOST_LISTED = 30  # names that a sentence lists next to the one that was meant
+ALIKE, ALIKE_SHORT = 0.6, 0.5  # similarity above which one name may be a typo of the other
+MOST_LISTED = 30  # longest list of names to print next to the suggestion
 
 
 def instead(name: object, known: Iterable[object]) -> str:
-    """The end of a sentence about an unknown name: "use one of a, b, c; did you mean b?"."""
+    """The end of an error message about an unknown name: "use one of a, b, c; did you mean b?"."""
     names = [str(one) for one in known]
     near = nearest(str(name), names)
     if near is not None and len(names) > MOST_LISTED:
@@ -21,9 +21,9 @@ def instead(name: object, known: Iterable[object]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was meant: spelled alike, or the only one that contains what was written; None for neither.
+    """The known name with a similar spelling, or the only one that contains `name`; None otherwise.
 
-    Letter case, separators and leading zeros do not count, and a week is also known without its topic.
+    Ignores case, separators and leading zeros. A week also matches without its topic.
     """
     spelled: dict[str, str] = {}
     for one in known:
@@ -38,5 +38,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """`Week_02` as `week2`."""
+    """Normalize a name: `Week_02` becomes `week2`."""
     return re.sub(r"[\W_]", "", re.sub(r"(?<!\d)0+(?=\d)", "", name.casefold()))

@@ -1,4 +1,4 @@
-"""Print on every terminal: replace characters that its encoding does not have."""
+"""Print on any terminal: replace characters that its encoding does not have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import unicodedata
 
 READABLE = "readable"  # the error handler: `open(path, "w", encoding="ascii", errors=READABLE)`
-PLAIN_ASCII = "plain-ascii"  # ASCII by a name that click does not take for a mistake of the terminal's
+PLAIN_ASCII = "plain-ascii"  # ASCII under a name that click does not reject as a misconfigured terminal
 SIGNS = {
     **{"→": "->", "←": "<-", "↔": "<->", "↑": "^", "↓": "v", "⇒": "=>", "…": "...", "·": "-", "•": "*", "∙": "*"},
     **{"×": "x", "÷": "/", "−": "-", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "≈": "~", "≠": "!=", "±": "+-"},
@@ -21,23 +21,23 @@ SIGNS = {
 
 
 def fit_output() -> None:
-    """Let standard output and standard error take every character, whatever encoding the terminal has."""
+    """Let standard output and standard error accept every character, whatever the terminal's encoding."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is None:  # a test's or a notebook's
+        if reconfigure is None:  # in a test or a notebook
             continue
         is_ascii = codecs.lookup(stream.encoding).name == "ascii"
         reconfigure(encoding=PLAIN_ASCII if is_ascii else None, errors=READABLE)
 
 
 def printable(text: str) -> str:
-    """A text as standard output can show it; unlike a program, a notebook or a script of a learner is left as it is."""
+    """Text as standard output can show it. For notebooks and learners' scripts, whose streams are left unchanged."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, READABLE).decode(encoding)
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:
-    """Replace the characters that an encoding does not have: a handler for `codecs.register_error`."""
+    """Replace the characters that an encoding lacks: a handler for `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]

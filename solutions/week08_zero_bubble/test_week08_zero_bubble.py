@@ -1,4 +1,4 @@
-"""Week 8: the numbers that its page names, the references of its checks, and the facts that its reading asks for."""
+"""Week 8: the numbers on its page, the reference values of its checks, and the facts behind its reading questions."""
 
 import inspect
 from random import Random
@@ -59,7 +59,7 @@ def test_1f1b_wins_where_the_formula_says(seed):
         ranks, weight, extra = (case[name] for name in wins.NAMES)
         crossing = (ranks - 1) * (2 * weight - extra) / extra
         assert wins.CHECK.make(case, Random(0)).expected == [max(ranks, int(crossing) + 1)]
-        assert crossing == round(crossing) or abs(crossing - round(crossing)) > 0.01  # no rounding decides
+        assert crossing == round(crossing) or abs(crossing - round(crossing)) > 0.01  # never decided by rounding
 
 
 @pytest.mark.parametrize(

@@ -19,24 +19,24 @@
 # After this week you can
 #
 # - [ ] **build** interleaved 1F1B, ZB-H1 and a V schedule, and split a backward into its two halves;
-# - [ ] **predict** what each idles and holds, and see it on ranks that really wait;
+# - [ ] **predict** how long each one idles and how much it holds, and see it on ranks that really wait;
 # - [ ] **decide** when plain 1F1B is the better choice.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What is the bubble (气泡) of 1F1B with P ranks and M microbatches?</summary>
 #
-# (P−1)/(M+P−1) of the step: every rank idles for P−1 forwards and P−1 backwards.
+# (P−1)/(M+P−1) of the step: every rank idles for as long as P−1 forwards and P−1 backwards take.
 # </details>
 #
 # <details><summary>How many activations (激活) does rank r hold in 1F1B?</summary>
 #
-# min(P−r, M): the first rank the most, the last rank one.
+# min(P−r, M): the first rank holds the most, the last rank one.
 # </details>
 #
 # <details><summary>Who waits for a backward?</summary>
 #
-# The stage before, for the gradient of *its* output. Nobody else: the whole week rests on this.
+# The previous stage, which needs the gradient of *its* output. Nothing else waits: the whole week rests on this.
 # </details>
 
 # %%
@@ -52,7 +52,8 @@ dist, nn = torch.distributed, torch.nn
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# 1024 GPUs, 16 stages, 32 microbatches per step, 1F1B. How many of the GPUs, on average, do nothing? Guess, then run.
+# You train with 1F1B on 1024 GPUs: 16 stages, 32 microbatches per step. How many GPUs are idle on average? Guess,
+# then run the cell.
 
 # %%
 for name, build in [("1F1B", builders.one_f_one_b), ("ZB-H1", builders.zb_h1), ("ZBV", builders.zbv)]:
@@ -63,14 +64,14 @@ figure, ax = figures.new_axes(8, 4.6)
 figures.show(figure, figures.draw_timeline(ax, builders.one_f_one_b(16, 32), name="1F1B"))
 
 # %% [markdown]
-# A third of the machine waits. More microbatches would help, but they are not always available: a batch can only grow
-# so far before it no longer helps training. This week the same work is put into another *order*. No arithmetic is
-# saved.
+# A third of the machine waits. More microbatches would help, but you cannot always have them: beyond some size, a
+# larger batch no longer helps training. This week you put the same work into a different *order*. That saves no
+# arithmetic.
 #
 # ## 2 · The picture first
 #
-# Two ranks, four microbatches. Above 1F1B; its backwards are drawn as their two halves, orange and yellow. Below
-# ZB-H1, with the same boxes.
+# Two ranks, four microbatches. The top figure is 1F1B, with each backward drawn as two halves, orange and yellow. The
+# bottom figure is ZB-H1, with the same boxes.
 
 # %%
 rows = [("1F1B", builders.one_f_one_b(2, 4)), ("ZB-H1", builders.zb_h1(2, 4))]
@@ -79,11 +80,11 @@ figure, axes = figures.new_rows(7, 3.6, 2)
 figures.show(figure, figures.draw_timelines(axes, rows, marks=marks))
 
 # %% [markdown]
-# Rank 0 waits for orange boxes only: the gradient of rank 1's *input*. Nobody needs the yellow ones, the gradients of
-# weights, before the optimizer. So rank 1 lets its first yellow box wait, rank 0 begins its backward earlier, and the
-# last yellow boxes fill what was grey.
+# Rank 0 waits only for orange boxes, the gradient of rank 1's *input*. Nobody needs the yellow ones, the gradients of
+# the weights, before the optimizer step. So rank 1 postpones its first yellow box, rank 0 starts its backward
+# earlier, and the last yellow boxes fill time that was idle (gray).
 #
-# Choose a schedule below, predict, press *Run it*: real ranks that sleep instead of computing.
+# Choose a schedule below, predict, then press *Run it*: it starts real ranks that sleep instead of computing.
 
 # %% tags=["interactive"]
 figures.schedule_explorer("zb-h1", run=run_emulated)
@@ -91,33 +92,34 @@ figures.schedule_explorer("zb-h1", run=run_emulated)
 # %% [markdown]
 # ## 3 · Notation
 #
-# - **P** ranks, **M** microbatches (微批次), **v** chunks (分块) of the model on a rank.
+# - **P** ranks, **M** microbatches (微批次), **v** chunks (分块) of the model on each rank.
 # - **F** forward; **I** the gradient of a stage's input (输入梯度); **W** the gradient of its weights (权重梯度);
-#   **B** = I and W in one go. In formulas the letters stand for seconds.
-# - A slot is a text: `"1F3"` is microbatch 3 forward in stage 1. **A schedule is one list of texts for each rank.**
+#   **B** = I and W in one pass. In formulas, the letters stand for seconds.
+# - A slot is a string: `"1F3"` is the forward of microbatch 3 in stage 1. **A schedule is one list of strings per
+#   rank.**
 #
 # > **Whose B?** The table in DualPipe's README prints (P−1)(F+B−2W) for ZB1P, whose bubble is ZB-H1's, with B the
-# > *full* backward. The zero-bubble paper prints the same letters for ZB-H2, with B the *input* gradient alone. With I
-# > and W there is no doubt, and two different numbers. Read the legend first.
+# > *full* backward. The zero-bubble paper prints the same letters for ZB-H2, with B the *input* gradient alone.
+# > Written with I and W, they are clearly two different numbers. Read the legend first.
 #
 # ### Warm-up: two bubbles
 #
-# **By hand**, two ranks and F = I = W = 1, as in the pictures. In 1F1B rank 0 is grey for 3 units in all: what rank 1
-# needs for one F, one I and one W. In ZB-H1 rank 0 does not wait for rank 1's W, which saves one unit, and does a W of
-# its own in a gap, which saves another: it is grey for 1.
+# **By hand**, two ranks and F = I = W = 1, as in the pictures. In 1F1B, rank 0 idles for 3 units in total: the time
+# that rank 1 needs for one F, one I and one W. In ZB-H1, rank 0 does not wait for rank 1's W, which saves one unit.
+# It also does one of its Ws in a gap, which saves another. It idles for 1 unit.
 #
-# Now for P ranks. **`bubbles(num_ranks, forward, input_gradient, weight_gradient)`**
-# returns how long a rank idles in a step, by 1F1B and by ZB-H1, for M ≥ P and W no longer than F and I. With four
-# ranks and F = I = W = 1 it is 9 and 3. *About 2 lines.*
+# Now for P ranks. **`bubbles(num_ranks, forward, input_gradient, weight_gradient)`** returns how long a rank idles in
+# one step of 1F1B and of ZB-H1, for M ≥ P and W no longer than F and I. With four ranks and F = I = W = 1, the
+# answers are 9 and 3. *About 2 lines.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and seconds, other
-# > numbers of ranks, chunks and microbatches (also fewer microbatches than ranks, where an exercise allows them), and
-# > groups that are only a part of the world, such as ranks 0 and 2 of three.
+# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other sizes and durations, other
+# > numbers of ranks, chunks and microbatches (including fewer microbatches than ranks, where an exercise allows
+# > them), and groups that are only part of the world, such as ranks 0 and 2 of three.
 
 
 # %% exercise="week08.bubbles"
 def bubbles(num_ranks, forward, input_gradient, weight_gradient):
-    """Idle seconds of one rank in a step: (1F1B, ZB-H1)."""
+    """Returns the idle seconds of one rank in a step: (1F1B, ZB-H1)."""
     ### BEGIN SOLUTION
     whole = (num_ranks - 1) * (forward + input_gradient + weight_gradient)
     return whole, whole - 2 * (num_ranks - 1) * weight_gradient
@@ -132,32 +134,33 @@ check("week08.bubbles", bubbles, cases=[equal, unequal])
 # %% [markdown]
 # ## 4 · More chunks: interleaved 1F1B
 #
-# The older remedy (2021) leaves the backward whole. A rank holds v chunks: rank r has the stages r, r+P, r+2P, … Each
-# takes a v-th of the time, so the next *rank* gets its first microbatch v times sooner, and the bubble is divided by v.
+# An older remedy (2021) keeps the backward whole. Each rank holds v chunks: rank r has stages r, r+P, r+2P, … Each
+# chunk takes 1/v of the time, so the next *rank* gets its first microbatch v times sooner, and the bubble is divided
+# by v.
 #
-# The order on one rank: microbatches go in rounds of P. A round goes through the first chunk, then the second, …; in
-# the backward, the last chunk comes first. Warm up with (v−1)P + 2(P−1−r) forwards (all of them, if there are fewer);
-# then F and B in turn; then the backwards that are left.
+# The order on one rank: microbatches are processed in rounds of P. A round goes through the first chunk, then the
+# second, and so on; in the backward, the last chunk comes first. Warm up with (v−1)P + 2(P−1−r) forwards (or all of
+# them, if there are fewer); then alternate F and B; then do the remaining backwards.
 #
-# **By hand**, two ranks, two microbatches, two chunks. Rank 0 has the stages 0 and 2, rank 1 the stages 1 and 3:
+# **By hand**, two ranks, two microbatches, two chunks. Rank 0 has stages 0 and 2, rank 1 has stages 1 and 3:
 #
-# | | warm-up | F and B in turn | left |
+# | | warm-up | F and B alternate | remaining |
 # |---|---|---|---|
 # | rank 0 | 2 + 2 = 4: `0F0 0F1 2F0 2F1` | | `2B0 2B1 0B0 0B1` |
 # | rank 1 | 2 + 0 = 2: `1F0 1F1` | `3F0 3B0 3F1 3B1` | `1B0 1B1` |
 #
-# **`interleaved(num_ranks, num_microbatches, num_chunks)`** returns the lists of texts, with letters F and B. M is a
-# multiple of P. The check asks for this order's time and memory. *About 12 lines.*
+# **`interleaved(num_ranks, num_microbatches, num_chunks)`** returns the lists of strings, with letters F and B. M is
+# a multiple of P. The check compares the time and memory of your order with this one's. *About 12 lines.*
 #
 # <details><summary>Hint</summary>
 #
-# For one rank: write the list of all its forwards in order, then that of its backwards; weave the two afterwards.
+# For one rank, list all its forwards in order, then all its backwards; interleave the two lists afterwards.
 # </details>
 
 
 # %% exercise="week08.interleaved"
 def interleaved(num_ranks, num_microbatches, num_chunks):
-    """Interleaved 1F1B: for each rank its slots in order, such as ["0F0", "0F1", "2F0", ...]."""
+    """Returns interleaved 1F1B: for each rank, its slots in order, such as ["0F0", "0F1", "2F0", ...]."""
     ### BEGIN SOLUTION
     rounds = [range(first, first + num_ranks) for first in range(0, num_microbatches, num_ranks)]
     schedule = []
@@ -179,16 +182,16 @@ cases = [{"num_ranks": p, "num_microbatches": m, "num_chunks": v} for p, m, v in
 check("week08.interleaved", interleaved, cases=cases)
 
 # %% [markdown]
-# What does it cost? **Predict** for v = 1, 2, 4: idle time, messages, activations on rank 0. (The package's builder
-# stands in for yours, here and below; `parse_schedule` of `shardlab.pipeline_parallel.schedule` turns your lists into
-# such a schedule.)
+# What does it cost? **Predict** idle time, messages, and activations on rank 0 for v = 1, 2, 4. (Here and below, the
+# cells use the package's builder instead of yours; `parse_schedule` in `shardlab.pipeline_parallel.schedule` turns
+# your lists into a schedule of that type.)
 
 
 # %%
 def num_messages(schedule):
     steps = [step for steps in pipeline_parallel.communicate(schedule) for step in steps]
     batches = [step for step in steps if isinstance(step, pipeline_parallel.MessageBatch)]
-    return sum(len(batch.messages) for batch in batches) // 2  # each is listed by sender and receiver
+    return sum(len(batch.messages) for batch in batches) // 2  # both sender and receiver list it
 
 
 for v in (1, 2, 4):
@@ -198,38 +201,39 @@ for v in (1, 2, 4):
     print(f"v = {v}: idle {idle:g}, {num_messages(schedule)} messages, {held:g} activations on rank 0")
 
 # %% [markdown]
-# Why does v = 4 hold less than v = 2? Rank 0 warms up with (v−1)P + 2(P−1) chunks and holds one more, each 1/v as
-# large: P + (P−1)/v. Plain 1F1B, v = 1, holds P.
+# Why does v = 4 hold less than v = 2? Rank 0 warms up with (v−1)P + 2(P−1) chunk forwards and then holds one more,
+# each 1/v as large: P + (P−1)/v in total. Plain 1F1B, v = 1, holds P.
 #
-# > **"P2P volume = activation × microbatches"** is per boundary *and direction*. With the backward it is twice that,
-# > and v chunks have vP−1 boundaries instead of P−1: the 2·8·3 = 48 messages of v = 1 become 2·8·7 and 2·8·15.
+# > **"P2P volume = activation × microbatches"** is per boundary *and direction*. The backward doubles it, and v
+# > chunks have vP−1 boundaries instead of P−1: the 2·8·3 = 48 messages of v = 1 become 2·8·7 and 2·8·15.
 #
 # ## 5 · The backward has two halves
 #
-# A stage of linear layers: `inputs[0]` is what the stage got, layer l computes `inputs[l] @ weights[l]`, and a ReLU
-# stands *between* layers, so `inputs[l+1]` is the ReLU of this product; no ReLU after the last layer.
+# Take a stage of linear layers. `inputs[0]` is the stage's input, and layer l computes `inputs[l] @ weights[l]`.
+# There is a ReLU *between* layers, so `inputs[l+1]` is the ReLU of this product, and none after the last layer.
 #
-# A gradient g arrives at the output of one linear layer. **I** needs the weights: it is `g @ weight.T`, and goes on
-# through the ReLU in front of this layer. **W** is `input.T @ g`. It needs no weights and no other layer's gradient:
-# only what went in and what arrived, two tensors per layer. Keep them, and W can wait.
+# A gradient g arrives at the output of one linear layer. **I** needs the weights: it is `g @ weight.T`, which then
+# passes back through the ReLU before this layer. **W** is `input.T @ g`. It needs neither the weights nor another
+# layer's gradient, only the layer's input and the gradient that arrived: two tensors per layer. Keep them, and W can
+# wait.
 #
-# **By hand**, two layers, one row. The stage gets `[1]`, its first weight is `[[2, -1]]`, its second `[[3], [4]]`:
+# **By hand**, two layers, one row. The input is `[1]`, the first weight is `[[2, -1]]`, the second is `[[3], [4]]`:
 #
 # | | |
 # |---|---|
 # | forward | `[1]` → `[2, -1]` → ReLU: `inputs[1]` = `[2, 0]` → `[6]` |
-# | I, layer 1: `[1]` arrives | `[1] @ [[3], [4]].T` = `[3, 4]`; through the ReLU, which let only the 2 pass: `[3, 0]` |
+# | I, layer 1: `[1]` arrives | `[1] @ [[3], [4]].T` = `[3, 4]`; the ReLU passed only the 2, so it becomes `[3, 0]` |
 # | I, layer 0: `[3, 0]` arrives | `[3, 0] @ [[2, -1]].T` = `[6]`, the gradient of `inputs[0]` |
-# | W, whenever you like | layer 0: `[1].T @ [3, 0]` = `[[3, 0]]`; layer 1: `[2, 0].T @ [1]` = `[[2], [0]]` |
+# | W, at any later time | layer 0: `[1].T @ [3, 0]` = `[[3, 0]]`; layer 1: `[2, 0].T @ [1]` = `[[2], [0]]` |
 #
-# - **`input_gradient(weights, inputs, gradient)`** returns the gradient of `inputs[0]`, and the list `arrived`:
-#   for each layer, the gradient of its output. *About 7 lines.*
+# - **`input_gradient(weights, inputs, gradient)`** returns the gradient of `inputs[0]` and the list `arrived`, which
+#   has the gradient of each layer's output. *About 7 lines.*
 # - **`weight_gradients(inputs, arrived)`** returns the gradient of each weight. *One line.*
 
 
 # %% exercise="week08.split-backward"
 def input_gradient(weights, inputs, gradient):
-    """I. weights[l]: [in, out]; inputs[l]: [rows, in]; gradient: of the stage's output. (gradient, arrived)."""
+    """I. weights[l]: [in, out]; inputs[l]: [rows, in]; gradient: of the output. Returns (gradient, arrived)."""
     ### BEGIN SOLUTION
     arrived = []
     for layer in reversed(range(len(weights))):
@@ -242,7 +246,7 @@ def input_gradient(weights, inputs, gradient):
 
 
 def weight_gradients(inputs, arrived):
-    """W. arrived[l]: the gradient of layer l's output. Returns a list, the gradient of each weight."""
+    """W. arrived[l]: the gradient of layer l's output. Returns a list with the gradient of each weight."""
     ### BEGIN SOLUTION
     return [layer_input.T @ gradient for layer_input, gradient in zip(inputs, arrived, strict=True)]
     ### END SOLUTION
@@ -253,8 +257,8 @@ cases = [{"sizes": sizes, "part": part} for sizes in ([2, 3, 2], [4, 6, 5, 3]) f
 check("week08.split-backward", input_gradient, weight_gradients, cases=cases)
 
 # %% [markdown]
-# How long do the three take? **Predict** the ratio F : I : W in multiplications, then count them. `ModuleStage` splits
-# the backward of any module, on autograd's own graph.
+# How long do F, I and W take? **Predict** the ratio F : I : W in multiplications, then count them. `ModuleStage`
+# splits the backward of any module, using autograd's own graph.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -268,14 +272,14 @@ for letter, compute in halves.items():
     print(f"{letter}: {counter.get_total_flops():,} operations")
 
 # %% [markdown]
-# Equal, for linear layers: that is why papers draw F = I = W. Attention has products without weights: there W is
-# shorter than I, and there is less to fill bubbles with.
+# For linear layers they are equal, which is why papers draw F = I = W. Attention also has matrix products without
+# weights. There, W is shorter than I, so there is less work to fill bubbles with.
 #
-# ## 6 · Gradients that nobody hears of
+# ## 6 · Gradients that DDP never sees
 #
-# Pipelines are replicated: week 2's data parallelism averages every gradient over the replicas. DDP learns from a
-# *hook* in autograd that a gradient is ready. Here are two replicas. **What does each have in `.grad`, with a whole
-# backward and with one in two halves?**
+# Pipelines are replicated, and week 2's data parallelism averages every gradient over the replicas. An autograd
+# *hook* notifies DDP when a gradient is ready. Here are two replicas. **What does each have in `.grad` after a whole
+# backward, and after one in two halves?**
 
 
 # %%
@@ -295,14 +299,15 @@ for is_split in (False, True):
     print("two halves" if is_split else "whole     ", shardlab.run(gradients_of_two_replicas, is_split, ranks=2))
 
 # %% [markdown]
-# `autograd.grad` returns a gradient and tells nobody. No error, no warning: two replicas now train two different
-# models. The split backward of `torch.distributed.pipelining` computes its W with this very call.
+# `autograd.grad` returns a gradient without running the hook. There is no error and no warning, but the two replicas
+# now train two different models. The split backward in `torch.distributed.pipelining` computes its W with this same
+# call.
 #
 # ### Bug hunt: `weight_gradient`
 #
-# The W of M microbatches of one layer, on every replica. The hook stands for what DDP does: autograd calls it when it
-# has written a gradient. The loop writes `weight.grad` itself, so nobody calls the hook. (`average_over(group)`, not
-# defined here, makes a hook that all-reduces a gradient and divides.)
+# This function computes W for M microbatches of one layer, on every replica. The hook imitates DDP's: autograd calls
+# it after it has written a gradient. The loop writes `weight.grad` itself, so nothing calls the hook.
+# (`average_over(group)`, not defined here, makes a hook that all-reduces a gradient and divides.)
 #
 # ```python
 # def weight_gradient(weight, inputs, gradients, *, group):
@@ -314,13 +319,13 @@ for is_split in (False, True):
 #     return weight.grad
 # ```
 #
-# **By hand**, a weight of one number, two replicas, two microbatches. `input.T @ gradient` is 1 and 3 on rank 0, 5 and
-# 7 on rank 1. The sums over microbatches are 4 and 12, and the mean over the replicas is 8, on both ranks. The code
-# above returns 4 and 12.
+# **By hand**, a weight of one number, two replicas, two microbatches. `input.T @ gradient` is 1 and 3 on rank 0, 5
+# and 7 on rank 1. The sums over microbatches are 4 and 12, and the mean over the replicas is 8 on both ranks. The
+# code above returns 4 on rank 0 and 12 on rank 1.
 #
-# Repair it: **`weight_gradient(weight, inputs, gradients, *, group)`** returns, on every rank of the group, the mean
-# over the group of the sum over microbatches. **Average with one all-reduce**, after the last microbatch. *About 5
-# lines.*
+# Fix it: **`weight_gradient(weight, inputs, gradients, *, group)`** sums over the microbatches and returns, on every
+# rank of the group, the mean of these sums over the group. **Average with one all-reduce**, after the last
+# microbatch. *About 5 lines.*
 
 
 # %% exercise="week08.hooks"
@@ -343,18 +348,19 @@ check("week08.hooks", weight_gradient, cases=cases)
 # %% [markdown]
 # ## 7 · ZB-H1
 #
-# Now the order. Warm up as 1F1B does, with P−1−r forwards; then F and I in turn. Where do the W go?
+# Now the order. Warm up as 1F1B does, with P−1−r forwards; then alternate F and I. Where do the Ws go?
 #
-# - Rank 0 has time between any two I's: it does its W at once.
-# - On the last rank a W at once would keep rank P−2 waiting for the next I. It puts off P−1 of them.
-# - So in general: call each I, with the F before it if one is left, a pair. From its r-th pair on (counted from 0),
-#   rank r does one W after each pair, the oldest first, and stays r behind until the end.
-# - Nobody may hold more than P activations, and those of a microbatch are held until its **W**.
+# - Rank 0 has time between any two Is, so it does each W at once.
+# - If the last rank did each W at once, rank P−2 would wait longer for the next I. It postpones P−1 of them.
+# - In general, call each I, with the F before it if one is left, a pair. Starting with its r-th pair (counted from
+#   0), rank r does one W after each pair, oldest first, and stays r behind until the end.
+# - No rank may hold more than P activations, and it holds those of a microbatch until its **W**.
 #
-# **By hand**, two ranks and two microbatches: rank 0, `0F0 0F1 0I0 0W0 0I1 0W1`, does each W at once. Rank 1,
-# `1F0 1I0 1F1 1I1 1W0 1W1`, has no W in its pair 0; in its pair 1 it does the oldest, and is one behind until the end.
+# **By hand**, two ranks and two microbatches: rank 0, `0F0 0F1 0I0 0W0 0I1 0W1`, does each W at once. Rank 1, `1F0
+# 1I0 1F1 1I1 1W0 1W1`, has no W in its pair 0. In its pair 1 it does the oldest W, and it stays one behind until the
+# end.
 #
-# **`zb_h1(num_ranks, num_microbatches)`** returns the lists of texts, with letters F, I, W, of a step that takes no
+# **`zb_h1(num_ranks, num_microbatches)`** returns the lists of strings, with letters F, I, W, of a step that takes no
 # longer than this one at F = I = W. M may be smaller than P. *About 12 lines.*
 #
 # <details><summary>Hint: rank 1 of 3, M = 4</summary>
@@ -365,7 +371,7 @@ check("week08.hooks", weight_gradient, cases=cases)
 
 # %% exercise="week08.zb-h1"
 def zb_h1(num_ranks, num_microbatches):
-    """ZB-H1: for each rank its slots in order, F, I and W."""
+    """Returns ZB-H1: for each rank, its slots (F, I and W) in order."""
     ### BEGIN SOLUTION
     schedule = []
     for rank in range(num_ranks):
@@ -390,8 +396,8 @@ check("week08.zb-h1", zb_h1, cases=[{"num_ranks": p, "num_microbatches": m} for 
 # %% [markdown]
 # ## 8 · Predict, then measure
 #
-# **Which zero?** ZB-H2 warms up twice as long, holds 2P−1 activations, and its paper says that the bubble is zero. Look
-# at the figure: is it?
+# **Which zero?** ZB-H2 warms up twice as long and holds 2P−1 activations. Its paper says that the bubble is zero.
+# Look at the figure: is it?
 
 # %%
 schedule = builders.zb_h2(4, 8)
@@ -403,9 +409,10 @@ for runs_on in (False, True):
     figures.show(figure, figures.draw_timeline(ax, schedule, name="ZB-H2", marks=marks))
 
 # %% [markdown]
-# No rank waits between its first slot and its last: by its **own span** (自身跨度) the bubble is zero. By the
-# **makespan** (总时长) every rank idles P−1, as it begins late or ends early. If all ranks meet at the optimizer, the
-# makespan is what you pay; ZB-H2 counts on an optimizer that lets ranks run on. Always name both.
+# No rank waits between its first slot and its last: within its **own span** (自身跨度), the bubble is zero. Measured by
+# the **makespan** (总时长), every rank idles P−1 units, because it starts late or ends early. If all ranks synchronize
+# at the optimizer, you pay for the makespan; ZB-H2 relies on an optimizer that lets ranks continue without waiting.
+# Always report both.
 #
 # **Measure.** Four real ranks, eight microbatches, 30 ms per pass. How far above the prediction will they be?
 
@@ -425,11 +432,12 @@ for name, (schedule, durations) in cases.items():
     print(f"idle {idle:4.1f} ({max(due.idle):g})   within rank 0's span {span:4.1f} ({due.span_idle[0]:g})")
 
 # %% [markdown]
-# In brackets is what the clock predicts. The rest is messages and waking up, a millisecond or two per slot; shorter
-# passes and a busy machine show more of it.
+# The numbers in parentheses are the simulated ones. The difference is messages and wake-up time, a millisecond or two
+# per slot. It grows with shorter passes and on a busy machine.
 #
-# **Is it still the same training?** Two ranks, a real stage on each, a whole backward and one in two halves. Week 7's
-# `run_slots` runs both lists; it is yours if you have passed it, and so are the lists.
+# **Is it still the same training?** Put a real stage on each of two ranks, and compare a whole backward with one in
+# two halves. Week 7's `run_slots` runs both schedules. The function and the schedules are your own if you have passed
+# those exercises.
 
 # %%
 from mine import pipeline, zero_bubble
@@ -458,19 +466,19 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # ## 9 · Read real code
 #
 # Open `backward_input` in `labs/shardlab/pipeline_parallel/split_backward.py`, `_input` and `_compute` in
-# `execution.py` beside it, and `torch/distributed/pipelining/_backward.py`. Three questions:
+# `execution.py` next to it, and `torch/distributed/pipelining/_backward.py`. Three questions:
 #
 # 1. `"late_cuts"`: a stage is `Sequential(a, ReLU(), b, ReLU(), a)` with two linear layers `a` and `b`; `a` is used
-#    twice. How many cuts are left in `late`, for W to start from? A number.
+#    twice. How many cuts does `late` keep for W to start from? A number.
 # 2. `"weights_by"`: which function of `torch.autograd` computes the weights' gradients in torch's
 #    `stage_backward_weight`? A name.
-# 3. `"order"`: a rank in the middle runs an I. Which three methods are called, in order: one of the mailbox, one of
-#    the stage, one of the mailbox? A list of names.
+# 3. `"order"`: a rank in the middle runs an I. It calls one method of the mailbox, one of the stage, and one of the
+#    mailbox. Which three, in this order? A list of names.
 
 # %% exercise="week08.reading"
 reading_answers = {"late_cuts": None, "weights_by": None, "order": None}
 ### BEGIN SOLUTION
-reading_answers["late_cuts"] = 1  # b's: tied weights cannot wait, a W would count both uses twice
+reading_answers["late_cuts"] = 1  # b's: tied weights cannot wait, because W would count both uses twice
 reading_answers["weights_by"] = "grad"
 reading_answers["order"] = ["take", "input_gradient", "put"]
 ### END SOLUTION
@@ -481,31 +489,33 @@ check("week08.reading", reading_answers)
 # %% [markdown]
 # ## 10 · Challenge: half the memory, little bubble
 #
-# A **V**: rank r holds stage r on the way down and stage 2P−1−r on the way up. The last rank turns a microbatch round
-# without a message, and the loss comes back to rank 0, which can begin its I early. Chunks are half a stage, so
-# activations count half.
+# In a **V**, rank r holds stage r on the way down and stage 2P−1−r on the way up. The last rank sends a microbatch
+# back up without a message, and the loss is computed on rank 0, which can start its I early. A chunk is half a stage,
+# so its activations count half.
 #
-# **By hand**, two ranks: rank 0 holds the stages 0 and 3, rank 1 the stages 1 and 2. One microbatch alone visits
-# `0F0` on rank 0, `1F0 2F0` on rank 1, `3F0 3I0` on rank 0, `2I0 1I0` on rank 1 and `0I0` on rank 0: eight ticks, four
-# on each rank. Its four W may stand anywhere after their I. Each rank has held two half activations, one per chunk.
+# **By hand**, two ranks: rank 0 holds stages 0 and 3, rank 1 holds stages 1 and 2. A single microbatch runs `0F0` on
+# rank 0, `1F0 2F0` on rank 1, `3F0 3I0` on rank 0, `2I0 1I0` on rank 1 and `0I0` on rank 0: eight ticks, four on each
+# rank. Each of its four Ws may come at any time after its I. Each rank holds at most two half activations, one per
+# chunk.
 #
-# **`v_schedule(num_ranks, num_microbatches, max_activations)`** returns the lists of texts (F, I, W) of such a
-# schedule; a rank holds at most `max_activations`, from F to W. All passes take 1; 2 to 4 ranks, M ≥ 2P.
+# **`v_schedule(num_ranks, num_microbatches, max_activations)`** returns the lists of strings (F, I, W) of such a
+# schedule. A rank holds each activation from F to W, and at most `max_activations` at a time. Every pass takes 1
+# unit; there are 2 to 4 ranks, and M ≥ 2P.
 #
-# - `max_activations = 2P`, 1F1B's memory: **ZBV**. The step takes 6M + P − 1. (In the paper's order nobody waits
-#   within its own span either.)
-# - `max_activations = P + 2`, about half: idle no more than interleaved 1F1B, 3(P−1), which holds nearly twice as
-#   many. The step takes 6M + 3(P−1) at most. (V-Half's own order idles 5 on four ranks.)
+# - `max_activations = 2P`, the memory of 1F1B: **ZBV**. The step takes 6M + P − 1. (In the paper's order, no rank
+#   waits within its own span either.)
+# - `max_activations = P + 2`, about half: idle no longer than interleaved 1F1B, which idles 3(P−1) and holds nearly
+#   twice as much. The step takes at most 6M + 3(P−1). (V-Half's own order idles 5 on four ranks.)
 #
-# One way, *about 20 lines*: play a clock. At each tick every rank takes the first pass on its *wish list* that is
-# ready. The given `needed("F", stage, microbatch, num_stages)` lists what must be done before, as texts. Which order of
-# wishes? When may an F not begin though its input is there? If no rank finds a pass in a tick, the rule is stuck: raise
-# an error.
+# One way, *about 20 lines*: simulate a clock. At each tick, every rank takes the first pass on its *wish list* that
+# is ready. The given `needed("F", stage, microbatch, num_stages)` lists, as strings, the passes that must be done
+# before. How should you order the wishes? When must an F wait although its input has arrived? If no rank finds a pass
+# in a tick, the rule is stuck: raise an error.
 
 
 # %% exercise="week08.v-schedule"
 def needed(kind, stage, m, num_stages):
-    """Given. The texts of the passes that must be done before a pass, such as ["1F3"] before 2F3."""
+    """Given. Lists the passes that must be done before this one, such as ["1F3"] before 2F3."""
     if kind == "F":
         return [f"{stage - 1}F{m}"] if stage > 0 else []
     if kind == "W":
@@ -514,7 +524,7 @@ def needed(kind, stage, m, num_stages):
 
 
 def v_schedule(num_ranks, num_microbatches, max_activations):
-    """A V of two chunks per rank, within max_activations half-size activations held from F to W."""
+    """Returns a V of two chunks per rank that holds at most max_activations half-size activations from F to W."""
     ### BEGIN SOLUTION
     stages, done = 2 * num_ranks, set()
     begun = {(kind, stage): 0 for kind in "FIW" for stage in range(stages)}
@@ -524,7 +534,7 @@ def v_schedule(num_ranks, num_microbatches, max_activations):
         for rank, lane in enumerate(lanes):
             down, up = rank, stages - 1 - rank
             room = max_activations - sum(("F" in slot) - ("W" in slot) for slot in lane)
-            wishes = [("F", up)] * (room > 0) + [("F", down)] * (room > 1)  # one place stays free for the way up
+            wishes = [("F", up)] * (room > 0) + [("F", down)] * (room > 1)  # keep one place free for the way up
             wishes += [("I", up), ("I", down), ("W", up), ("W", down)]
             open_wishes = [(*wish, begun[wish]) for wish in wishes if begun[wish] < num_microbatches]
             found = next((one for one in open_wishes if done.issuperset(needed(*one, stages))), None)
@@ -547,7 +557,7 @@ for p, m in [(4, 8), (3, 7), (3, 8)]:
 check("week08.v-schedule", v_schedule, cases=cases)
 
 # %% [markdown]
-# Memory against time, on four ranks. Try bounds between, with your own schedule.
+# Memory against time, on four ranks. Try bounds in between with your own schedule.
 
 # %%
 names = ["zbv", "v-half", "v-min"]
@@ -561,14 +571,15 @@ figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Ha
 # %% [markdown]
 # ## 11 · Interview: when does 1F1B win?
 #
-# Two halves are not free: two launches, the graph kept between them; with recomputation the forward is repeated for
-# *both*. Say I + W takes `extra` seconds more than B, for every microbatch. The bubble is paid once per step.
+# Splitting is not free. It takes two launches and keeps the graph between them; with recomputation, *both* halves
+# repeat the forward. Say that I + W takes `extra` seconds longer than B for every microbatch. You pay for the bubble
+# once per step.
 #
 # **`one_f_one_b_wins_from(num_ranks, weight_gradient, extra)`** returns the smallest M ≥ P for which a step of 1F1B
 # takes *less* time than one of ZB-H1. (F and I drop out.) *About 2 lines.*
 #
 # **By hand**, two ranks, W = 1, extra = 0.5: ZB-H1 idles F + I − W instead of F + B, with B = I + W − extra. It saves
-# 2W − extra = 1.5 in the step and pays 0.5 per microbatch. With M = 3 both take the same time, so the answer is 4.
+# 2W − extra = 1.5 per step and costs 0.5 per microbatch. With M = 3 both take the same time, so the answer is 4.
 #
 # <details><summary>Hint</summary>
 #
@@ -578,7 +589,7 @@ figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Ha
 
 # %% exercise="week08.wins"
 def one_f_one_b_wins_from(num_ranks, weight_gradient, extra):
-    """The smallest number of microbatches, at least num_ranks, from which 1F1B is quicker than ZB-H1."""
+    """Returns the smallest number of microbatches, at least num_ranks, for which 1F1B is faster than ZB-H1."""
     ### BEGIN SOLUTION
     saved = (num_ranks - 1) * (2 * weight_gradient - extra)
     return max(num_ranks, int(saved // extra) + 1)
@@ -591,58 +602,61 @@ cases = [{"num_ranks": p, "weight_gradient": w, "extra": e} for p, w, e in sizes
 check("week08.wins", one_f_one_b_wins_from, cases=cases)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: what ZB-H1 saves and when it is paid; your number of
-# microbatches for an `extra` that you believe; one number that you measured in section 8; memory until W instead of
-# until I; what must be watched when gradients are averaged over replicas.
+# Now write the answer you would give, in five to eight sentences: what ZB-H1 saves and how often; your number of
+# microbatches for an `extra` that you find realistic; one number that you measured in section 8; holding memory until
+# W instead of until I; what to watch when gradients are averaged over replicas.
 
 # %% [markdown] manual="week08.interview" points=2
 # ### BEGIN SOLUTION
-# ZB-H1 saves 2(P−1)W of idle time in a step, once. If the split costs e more for a microbatch, 1F1B catches up at
-# M(e) = (P−1)(2W−e)/e: with 4 ranks, W = 1 and e = 0.16 from 35 microbatches on. So 1F1B (or interleaving) wins with
-# many microbatches, with recomputation (the forward is repeated for I and for W), with custom kernels that compute
+# ZB-H1 saves 2(P−1)W of idle time once per step. If the split costs e more per microbatch, 1F1B catches up at
+# M(e) = (P−1)(2W−e)/e: with 4 ranks, W = 1 and e = 0.16, it wins from 35 microbatches on. So 1F1B (or interleaving)
+# wins with many microbatches, with recomputation (I and W both repeat the forward), with custom kernels that compute
 # both gradients in one call, and when W is much shorter than I, as in long-context attention.
 #
 # Measured on four ranks with 8 microbatches: 1F1B idles about 9 of 33 units, ZB-H1 about 3 of 27.
 #
-# ZB-H1 holds activations until W: up to P on every rank, where 1F1B's later ranks hold fewer. And hooks: a W computed
-# outside autograd is not seen by DDP or FSDP, so the average must be called after the last W.
+# ZB-H1 holds activations until W: up to P on every rank, while later ranks hold fewer in 1F1B. And hooks: DDP and FSDP
+# do not see a W computed outside autograd, so I must average the gradients myself after the last W.
 #
-# Full marks: saving once against cost per microbatch, a number of their own, one measurement, one of memory or hooks.
+# Full marks: one saving per step against a cost per microbatch, a number of their own, one measurement, and either
+# memory or hooks.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 12 · Recap
 #
-# <details><summary>Which half of a backward may wait, and until when?</summary>
+# <details><summary>Which half of a backward can wait, and until when?</summary>
 #
-# W, until the optimizer. It keeps the layer's input and the gradient that arrived.
+# W, until the optimizer step. Until then it keeps the layer's input and the gradient that arrived.
 # </details>
 #
 # <details><summary>P = 4, M = 8, F = I = W. What share of the step does ZB-H1 idle?</summary>
 #
-# P−1 = 3 of 3M + P − 1 = 27: one ninth. 1F1B: 9 of 33.
+# P−1 = 3 of 3M + P − 1 = 27 units: one ninth. 1F1B idles 9 of 33.
 # </details>
 #
 # <details><summary>A paper reports a bubble of zero. What do you ask?</summary>
 #
-# By whose clock: the rank's own span or the makespan? And with how many activations?
+# Measured by what: the rank's own span or the makespan? And with how many activations?
 # </details>
 #
 # ## 13 · Take away
 #
-# > **One.** Only I is waited for. W is filler, and filler turns a bubble into work.
+# > **One.** Other ranks wait only for I. W can fill the bubble with useful work.
 #
-# > **Two.** A schedule trades three things: idle time, activations, messages. Name all three when you compare.
+# > **Two.** A schedule trades off three things: idle time, activations and messages. Compare all three.
 #
-# > **Three.** Whoever computes gradients outside autograd's own backward must also do what its hooks would have done.
+# > **Three.** If you compute gradients outside autograd's own backward, you must also do what its hooks would have
+# > done.
 #
 # ## 14 · Going further
 #
 # - Qi et al., *Zero Bubble Pipeline Parallelism*, arXiv 2401.10241. Look for: table 2 with both bubbles, and how
-#   ZB-H2 lets the optimizer run on before all ranks have met.
+#   ZB-H2 lets the optimizer proceed before all ranks have synchronized.
 # - Qi et al., *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: the building block, and why
 #   its length is its memory.
 # - Narayanan et al., arXiv 2104.04473. Look for: where interleaving costs more than it saves.
 #
-# **An experiment, not graded.** `Durations(message=0.1)`: which of the schedules suffers most, and does ZBV still beat
-# ZB-H1? Then `builders.greedy(4, 8)`: greedy for I, and slower than ZB-H1. Draw it and find the W that came too early.
+# **An experiment, not graded.** Set `Durations(message=0.1)`: which schedule suffers most, and does ZBV still beat
+# ZB-H1? Then try `builders.greedy(4, 8)`, which is greedy for I and slower than ZB-H1. Draw it and find the W that
+# came too early.

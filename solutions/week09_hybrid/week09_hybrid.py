@@ -18,21 +18,21 @@
 #
 # After this week you can
 #
-# - [ ] **compute** the place of a rank on every axis of a mesh (网格), and the groups that it belongs to;
-# - [ ] **build** a training step over tensor, pipeline and data parallel ranks that equals one rank's;
-# - [ ] **find** the wrong group, the group that hangs, and the norm that counts twice.
+# - [ ] **compute** the coordinates of a rank on every axis of a mesh (网格), and the groups that it belongs to;
+# - [ ] **build** a training step over tensor-, pipeline- and data-parallel ranks that matches a single rank;
+# - [ ] **find** a wrong group, a group that hangs, and a norm that counts twice.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What does tensor parallelism (张量并行) send, and when?</summary>
 #
-# Each rank has some columns of the first matrix and some rows of the second. The partial outputs are added up: g, one
-# all-reduce of an activation in the forward of each pair, and f, one in its backward.
+# Each rank has some columns of the first matrix and some rows of the second. The partial outputs are summed: g does
+# one all-reduce of an activation in the forward of each pair, and f does one in the backward.
 # </details>
 #
 # <details><summary>What does a pipeline (流水线) stage send?</summary>
 #
-# An activation to the next stage and its gradient to the stage before, for each microbatch.
+# For each microbatch, an activation to the next stage and its gradient to the previous stage.
 # </details>
 #
 # <details><summary>And data parallelism (数据并行)?</summary>
@@ -53,8 +53,8 @@ dist, mse_loss = torch.distributed, torch.nn.functional.mse_loss
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# GPT-3 has 175 billion parameters. You have 1,024 GPUs, and the states of one copy of the model need 35 of them. Which
-# axis (轴) do you cut along? Guess which bars fit, then run.
+# GPT-3 has 175 billion parameters. You have 1,024 GPUs, and the model states of one copy need 35 of them. Which axis
+# (轴) do you split along? Guess which bars fit, then run the cell.
 
 # %%
 gpt3 = costs.find_model("gpt3-175b")
@@ -63,49 +63,50 @@ ways = {
     "tensor 8, pipeline 4": costs.Layout(tp=8, pp=4, dp=32),
     "the same with ZeRO-1": costs.Layout(tp=8, pp=4, dp=32, zero=1),
 }
-rows = {name: vars(costs.state_bytes(gpt3, layout)) for name, layout in ways.items()}  # of a rank of the first stage
+rows = {name: vars(costs.state_bytes(gpt3, layout)) for name, layout in ways.items()}  # on a rank of the first stage
 print(f"{costs.state_bytes(gpt3, costs.Layout()).total / 80e9:.1f} GPUs of 80 GB for one copy")
 figure, ax = figures.new_axes(7, 2.4)
 title = "One axis is not enough: 175 billion parameters on 1,024 GPUs"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# Every axis cuts something different, and pays with different messages. This week they meet on the same ranks, and the
-# first question is no longer *what* is sent but *to whom*.
+# Each axis splits something different and sends different messages. This week you combine them on the same ranks, and
+# the first question is no longer *what* a rank sends but *to whom*.
 #
 # ## 2 · The picture first
 #
-# Eight ranks on two nodes (节点) of four: tp 2, dp 2, pp 2. Which rank has the other columns of rank 5's matrix? Which
-# has the same weights? Which has the stage before?
+# Eight ranks on two nodes (节点) of four: tp 2, dp 2, pp 2. Which rank has the other columns of rank 5's matrix?
+# Which has the same weights? Which has the previous stage?
 
 # %%
 figure, ax = figures.new_axes(8, 1.5)
 figures.show(figure, figures.draw_groups(ax, Mesh(tp=2, dp=2, pp=2), 5, ranks_per_node=4))
 
 # %% [markdown]
-# Every rank is in one **group** (通信组) of each axis: itself and the ranks that differ from it on this axis
-# alone. Three axes, three groups of two, and rank 5 never talks to ranks 0, 2, 3 or 6.
+# For each axis, every rank is in one **group** (通信组): itself and the ranks that differ from it on this axis only.
+# With three axes, rank 5 is in three groups of two, and it never talks to ranks 0, 2, 3 or 6.
 #
-# **Notation.** A mesh axis is written as an index: `A[I, J_tp]` has its columns cut over tp, `B[J_tp, K]` its rows.
-# `Y[I, K]{U_tp}` is a partial sum, to be added up over tp; `g{U_dp}` a gradient, to be averaged over dp.
+# **Notation.** A mesh axis is written as an index: `A[I, J_tp]` has its columns split over tp, `B[J_tp, K]` its rows.
+# `Y[I, K]{U_tp}` is a partial sum that is still to be summed over tp; `g{U_dp}` is a gradient still to be averaged
+# over dp.
 #
 # ## 3 · A rank is a number with digits
 #
 # In decimal, 37 is 7 ones and 3 tens. With sizes tp 8, dp 2, pp 4 it is 5 ones, 0 eights and 2 sixteens: tp 5, dp 0,
-# pp 2. The first axis changes fastest: its ranks are neighbours. Megatron's order is tp, cp, ep, dp, pp.
+# pp 2. The first axis changes fastest, so its ranks are neighbors. Megatron's order is tp, cp, ep, dp, pp.
 #
 # ### Warm-up: coordinates
 #
-# **`coordinates(rank, sizes)`** returns a dict, axis → place (坐标). `sizes` is a dict, axis → size, the innermost
+# **`coordinates(rank, sizes)`** returns a dict, axis → coordinate (坐标). `sizes` is a dict, axis → size, innermost
 # first. *About 4 lines.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and dtypes, other axes
-# > in other orders, and axes of one, two, three or more ranks. A group is nearly always only a part of the world.
+# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other sizes and dtypes, other
+# > axes in other orders, and axes of one, two, three or more ranks. A group is almost always only part of the world.
 
 
 # %% exercise="week09.coordinates"
 def coordinates(rank, sizes):
-    """The place of a rank on every axis; the first axis of `sizes` changes fastest."""
+    """Returns the coordinate of a rank on every axis; the first axis of `sizes` changes fastest."""
     ### BEGIN SOLUTION
     places = {}
     for name, size in sizes.items():
@@ -122,25 +123,25 @@ check("week09.coordinates", coordinates, cases=[{"rank": rank, "sizes": sizes} f
 # %% [markdown]
 # ## 4 · The groups of an axis
 #
-# **`groups(axes, sizes)`** returns all groups of the axes together, a list of lists of ranks. `axes` is a list:
-# gradients of a model with context parallelism are reduced over `["dp", "cp"]`. Ranks ascend inside a group, and
-# groups are ordered by their first rank. *About 5 lines.*
+# **`groups(axes, sizes)`** returns all groups over the given axes combined, as a list of lists of ranks. `axes` is a
+# list because, for example, a model with context parallelism reduces its gradients over `["dp", "cp"]`. Sort the
+# ranks within a group in ascending order, and the groups by their first rank. *About 5 lines.*
 #
 # **By hand**, four ranks with tp 2 and dp 2: rank 0 is at (tp 0, dp 0), rank 1 at (1, 0), rank 2 at (0, 1), rank 3 at
-# (1, 1). The groups of `["tp"]` are `[[0, 1], [2, 3]]`, those of `["dp"]` `[[0, 2], [1, 3]]`, and those of both
-# together `[[0, 1, 2, 3]]`.
+# (1, 1). The groups of `["tp"]` are `[[0, 1], [2, 3]]`, those of `["dp"]` are `[[0, 2], [1, 3]]`, and those of both
+# together are `[[0, 1, 2, 3]]`.
 #
 # **Predict:** with tp 8, dp 2, pp 4, how many groups does each axis have?
 #
-# <details><summary>Then open this</summary>
+# <details><summary>Answer</summary>
 #
-# 64 ranks over the size of the axis: 8 groups of tp, 32 of dp, 16 of pp.
+# 64 ranks divided by the size of the axis: 8 groups of tp, 32 of dp, 16 of pp.
 # </details>
 
 
 # %% exercise="week09.groups"
 def groups(axes, sizes):
-    """All groups of ranks that differ on `axes` alone; every rank is in exactly one."""
+    """Returns all groups of ranks that differ only on `axes`; every rank is in exactly one."""
     ### BEGIN SOLUTION
     found, num_ranks = {}, torch.Size(sizes.values()).numel()
     for rank in range(num_ranks):
@@ -157,8 +158,8 @@ check("week09.groups", groups, cases=[{"axes": axes, "sizes": sizes} for axes, s
 # %% [markdown]
 # ### The wrong group
 #
-# Four ranks, tp 2 and dp 2, train a small GPT. In the second run somebody mixed up two groups of the same size:
-# gradients are averaged over tp. Shapes fit, nothing hangs. **What will the loss do?**
+# Four ranks, tp 2 and dp 2, train a small GPT. The second run mixes up two groups of the same size: it averages
+# gradients over tp. The shapes match and nothing hangs. **What will the loss do?**
 
 
 # %%
@@ -188,15 +189,16 @@ for mixed_up in (False, True):
     print(f"mixed up: {mixed_up}; loss {first:.2f} -> {last:.2f}; replicas differ by up to {apart:.3f}")
 
 # %% [markdown]
-# It falls in both, and further in the wrong one! `DataParallel` also copies its first weights over its group: there
-# the two tensor-parallel halves were equal from the start and stayed equal, and each replica (副本) memorizes its own
-# half of the data and drifts away from the other. A loss that falls proves nothing; *replicas that are equal* is a
-# test.
+# It falls in both runs, and further in the wrong one! `DataParallel` also broadcasts its initial weights over its
+# group. So in the wrong run the two tensor-parallel halves start equal and stay equal, and each replica (副本)
+# memorizes its own half of the data and drifts away from the other. A falling loss proves nothing. Test that the
+# *replicas are equal*.
 #
-# ## 5 · Hang hunt: everybody makes every group
+# ## 5 · Hang hunt: every rank makes every group
 #
-# `dist.new_group(ranks)` is a call of the whole world: members or not, all ranks must make it, in one order. Here
-# ranks 0 and 1 begin with the rows of a 2×2 mesh, and ranks 2 and 3 with its columns. **Who waits for whom?**
+# `dist.new_group(ranks)` is a collective over the whole world: all ranks, members or not, must call it in the same
+# order. Here ranks 0 and 1 start with the rows of a 2×2 mesh, and ranks 2 and 3 with its columns. **Who waits for
+# whom?**
 
 
 # %%
@@ -212,23 +214,23 @@ except shardlab.RanksFailed as failure:
     print(failure)
 
 # %% [markdown]
-# All four wait in `new_group`, on line 4: they disagree about which group is being made, and wait forever. On a
-# cluster this is a job that starts and never prints its first loss. It is even worse if each rank makes only its own
-# groups: two groups can then get the same name and be wired to each other, in some runs and not in others.
+# All four wait in `new_group`, on line 4: they disagree about which group they are making, and wait forever. On a
+# cluster, such a job starts but never prints its first loss. It is even worse if each rank makes only its own groups:
+# then two groups can get the same name and be connected to each other, in some runs and not in others.
 #
-# **`my_groups(axes, sizes)`** makes all groups of each entry of `axes`, and returns this rank's by name:
-# `my_groups({"tp": ["tp"], "copies": ["dp", "cp"]}, sizes)` is `{"tp": a group, "copies": a group}`. An axis of size 1
-# has groups too, of one rank each. Use your `groups`. *About 7 lines.* Your own trainer (week 15) begins with this
+# **`my_groups(axes, sizes)`** makes all groups for each entry of `axes`, and returns this rank's groups by name:
+# `my_groups({"tp": ["tp"], "copies": ["dp", "cp"]}, sizes)` is `{"tp": a group, "copies": a group}`. An axis of size
+# 1 also has groups, of one rank each. Use your `groups`. *About 7 lines.* Your own trainer (week 15) starts with this
 # call. The check calls the given `sum_on_each_axis`, which sums a number over each of your groups.
 #
-# **By hand**, tp 2 and dp 2, and ranks 0 to 3 hold 1, 2, 3 and 4. Rank 0's groups are ranks 0 and 1 on tp, 0 and 2 on
-# dp; the sums are `{"tp": 3, "dp": 4}`. Rank 3 gets `{"tp": 7, "dp": 6}`. All four ranks have called `dist.new_group`
+# **By hand**, tp 2 and dp 2, and ranks 0 to 3 hold 1, 2, 3 and 4. Rank 0's groups are ranks 0 and 1 on tp, and 0 and
+# 2 on dp; the sums are `{"tp": 3, "dp": 4}`. Rank 3 gets `{"tp": 7, "dp": 6}`. All four ranks call `dist.new_group`
 # four times, in the same order, and each keeps two of the four groups.
 
 
 # %% exercise="week09.same-order"
 def my_groups(axes, sizes):
-    """This rank's process group for each name of `axes`, such as {"copies": ["dp", "cp"]}; every rank makes all."""
+    """Returns this rank's group for each name in `axes`, such as {"copies": ["dp", "cp"]}; every rank makes all."""
     ### BEGIN SOLUTION
     mine = {}
     for name, chosen in axes.items():
@@ -241,7 +243,7 @@ def my_groups(axes, sizes):
 
 
 def sum_on_each_axis(number, sizes):
-    """Given. The sum of `number` over this rank's group of each axis, and over all axes but the first together."""
+    """Given. Sums `number` over this rank's group of each axis, and over all axes except the first combined."""
     axes, sums = {name: [name] for name in sizes} | {"outer": list(sizes)[1:]}, {}
     for name, group in my_groups(axes, sizes).items():
         sums[name] = number.clone()
@@ -256,25 +258,25 @@ check("week09.same-order", sum_on_each_axis, cases=cases)
 # %% [markdown]
 # ## 6 · What does each axis send?
 #
-# GPT-3 with TP 8, PP 4, DP 32: 96 layers, hidden 12,288, sequences of 2,048, one per microbatch, bf16. By hand: an
-# activation (激活值) is 2 · 1 · 2,048 · 12,288 bytes, 50.3 MB. A ring all-reduce over 8 ranks sends 2 · 7/8 of it.
-# There are two in the forward of each layer, two in its backward, and 24 layers on a stage. Gradients are in bf16, as
-# in week 3; where they are summed in float32 (week 10), dp sends twice as much.
+# Take GPT-3 with TP 8, PP 4, DP 32: 96 layers, hidden 12,288, sequences of 2,048, one per microbatch, bf16. An
+# activation (激活值) has 2 · 1 · 2,048 · 12,288 bytes, 50.3 MB. In a ring all-reduce over 8 ranks, each sends 2 · 7/8
+# of it. Each layer does two in its forward and two in its backward, and a stage has 24 layers. Gradients are in bf16,
+# as in week 3; if they are summed in float32 (week 10), dp sends twice as much.
 #
-# **The same in the small:** 2 layers, hidden 4, a sequence of 2, microbatch 1, 100 parameters on each rank, and two
-# ranks on every axis. The payload is 2·1·2·4 = 16 bytes. One all-reduce sends 2 · 1/2 · 16 = 16; a stage has one layer,
-# so two of them, 32, in a forward. To the next stage goes the payload, 16; on dp 2 · 1/2 of 200 bytes of gradients,
-# 200.
+# **By hand:** 2 layers, hidden 4, a sequence of 2, microbatch 1, 100 parameters on each rank, and two ranks on every
+# axis. The payload is 2·1·2·4 = 16 bytes. One all-reduce sends 2 · 1/2 · 16 = 16. A stage has one layer, so its
+# forward sends twice that, 32. The next stage receives the payload, 16. On dp, a rank sends 2 · 1/2 of 200 bytes of
+# gradients, 200.
 #
-# **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; what a rank sends in one;
-# what it sends on tp in the forward of a microbatch; to the next stage for a microbatch; on dp in a step, for
-# `parameters` on this rank. An axis of size 1 sends nothing: its number is 0. The payload is the
-# size of the activation, with tp 1 as well. *About 5 lines.*
+# **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; the bytes that each rank
+# sends in one; the bytes on tp in the forward of a microbatch; to the next stage per microbatch; and on dp per step,
+# for `parameters` on this rank. An axis of size 1 sends nothing, so its number is 0. The payload is the size of the
+# activation, even if tp is 1. *About 5 lines.*
 
 
 # %% exercise="week09.axis-bytes"
 def axis_bytes(layers, hidden, sequence, microbatch, parameters, tp, pp, dp):
-    """[payload, sent in one all-reduce, tp forward, to the next stage, dp in a step], in bytes, in bf16."""
+    """Returns [payload, sent in one all-reduce, tp forward, to the next stage, dp per step]: bytes, in bf16."""
     ### BEGIN SOLUTION
     payload = 2 * microbatch * sequence * hidden
     one = 2 * (tp - 1) / tp * payload
@@ -290,10 +292,10 @@ cases = [sizes | {"tp": 8, "pp": 4, "dp": 32}, one_stage | {"tp": 1, "pp": 1, "d
 check("week09.axis-bytes", axis_bytes, cases=cases)
 
 # %% [markdown]
-# Now 64 GPUs: TP 8, PP 4, DP 2, on nodes of eight H100. Inside a node NVLink carries 450 GB/s each way, between nodes
-# each GPU has a network card of 50. A group with several members on a node uses all their cards, as in week 5. Eight
-# microbatches per step. **Which axis sends most? And which would take longest, if the order were turned round, so that
-# tensor-parallel ranks are on eight nodes?**
+# Now take 64 GPUs: TP 8, PP 4, DP 2, on nodes of eight H100s. NVLink carries 450 GB/s each way inside a node; between
+# nodes, each GPU has a network card with 50 GB/s. A group with several members on a node uses all their cards, as in
+# week 5. There are eight microbatches per step. **Which axis sends the most? And which would take longest if you
+# reversed the order, so that tensor-parallel ranks are on eight nodes?**
 
 
 # %%
@@ -323,11 +325,11 @@ title = "What rank 37 sends in a step: tensor parallelism wants the fast link"
 figures.show(figure, figures.draw_bars(ax, {labels[name]: num_bytes for name, num_bytes in sent.items()}, title=title))
 
 # %% [markdown]
-# This is the whole argument for "TP inside a node, PP across, DP last": who sends most gets the fastest link. ("DP
-# last": dp gets the GPUs that are left. In the order of the ranks pp comes last, because it sends least.) Turned
-# round, tp has one member on each node, and so one card: its bytes take nine times as long, and nothing hides them,
-# for every matrix waits for its all-reduce. In the good order dp takes longest, but gradients can leave while the
-# backward still runs.
+# This is the whole argument for "TP inside a node, PP across, DP last": the axis that sends the most gets the fastest
+# link. ("DP last" means that dp gets the remaining GPUs. In the order of ranks, pp comes last, because it sends the
+# least.) In the reversed order, tp has one member on each node and so only one card. Its bytes take nine times as
+# long, and nothing hides them, because every matrix waits for its all-reduce. In the good order, dp takes longest,
+# but it can send gradients while the backward is still running.
 
 
 # %% tags=["interactive"]
@@ -341,16 +343,17 @@ def where(rank=21, order="tp-dp-pp"):
 # ## 7 · A step over three axes
 #
 # Each stage of the pipeline is `y = relu(x @ A) @ B`. A rank holds `A[H, F_tp]` (`columns`) and `B[F_tp, H]` (`rows`)
-# of its stage. `inputs` and `targets` are its replica's part of the batch, one microbatch.
+# of its stage. `inputs` and `targets` are its replica's part of the batch, as one microbatch.
 #
-# **`hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)`** returns the loss, `mse_loss(y,
-# targets)` of this part in the last stage and None in the others; then the gradients of `columns` and `rows`, the
-# same as one process would get from the mean loss over the whole batch. Week 7's messages, week 5's operators
-# `copy_to_tp` (f) and `reduce_from_tp` (g), week 2's mean. Send no more than these: an all-reduce forward and one back
-# on tp (stage 0 needs none back), an activation and its gradient on pp, the gradients once on dp. *About 15 lines.*
+# **`hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)`** returns the loss, which is
+# `mse_loss(y, targets)` of this part in the last stage and None in the others, and then the gradients of `columns`
+# and `rows`. The gradients must equal those that one process gets from the mean loss over the whole batch. Combine
+# week 7's messages, week 5's operators `copy_to_tp` (f) and `reduce_from_tp` (g), and week 2's mean. Send no more
+# than this: on tp, one all-reduce in the forward and one in the backward (stage 0 needs none in the backward); on pp,
+# an activation and its gradient; on dp, the gradients once. *About 15 lines.*
 #
 # **By hand**, two stages. On tp: x = `[1]`, rank 0 has the column `[2]` and the row `[1]`, rank 1 `[3]` and `[1]`;
-# their parts are 2 and 3, and y = `[5]` on both. On pp:
+# their partial outputs are 2 and 3, and y = `[5]` on both. On pp:
 #
 # | | stage 0 | stage 1 |
 # |---|---|---|
@@ -358,9 +361,9 @@ def where(rank=21, order="tp-dp-pp"):
 # | 2 | waits | its own y, the loss, `loss.backward()`; sends `x.grad` |
 # | 3 | receives it; `y.backward(gradient)` | |
 #
-# And last, on dp, in every stage: the gradients of the replicas are added up and divided by their number.
+# Finally, on dp, in every stage: sum the gradients of the replicas and divide by the number of replicas.
 #
-# **Predict first:** which of the three groups does each line need? Write it beside the line before you run.
+# **Predict first:** which of the three groups does each line need? Write it next to the line before you run the cell.
 #
 # <details><summary>Hint 1: the stage in one line</summary>
 #
@@ -369,9 +372,9 @@ def where(rank=21, order="tp-dp-pp"):
 #
 # <details><summary>Hint 2: the way back</summary>
 #
-# What arrives from the stage before gets `requires_grad_()`. `y.backward(gradient)`, with the gradient that the next
-# stage sends, then leaves `x.grad`: that goes on to the stage before. `dist.send(x, group=pp_group, group_dst=stage +
-# 1)`.
+# Call `requires_grad_()` on the tensor that you receive from the previous stage. `y.backward(gradient)`, with the
+# gradient from the next stage, then fills `x.grad`. Send it to the previous stage. The forward send is
+# `dist.send(y.detach(), group=pp_group, group_dst=stage + 1)`.
 # </details>
 
 # %%
@@ -380,7 +383,7 @@ from mine.tensor_parallel import copy_to_tp, reduce_from_tp  # your f and g of w
 
 # %% exercise="week09.hybrid-step"
 def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group):
-    """One step of this rank's stage: the loss (None before the last stage) and the two gradients."""
+    """Runs one step of this rank's stage; returns the loss (None before the last stage) and the two gradients."""
     stage, last = dist.get_rank(pp_group), dist.get_world_size(pp_group) - 1
     columns, rows = columns.clone().requires_grad_(), rows.clone().requires_grad_()
     x, loss = inputs.clone(), None
@@ -414,7 +417,7 @@ check("week09.hybrid-step", hybrid_step, cases=[four, eight])
 # %% [markdown]
 # ## 8 · Predict, then measure
 #
-# **Bytes.** The package's trainer puts a GPT of four layers on eight ranks as tp 2, pp 2, dp 2: 1F1B with two
+# **Bytes.** The package's trainer puts a GPT with four layers on eight ranks as tp 2, pp 2, dp 2: 1F1B with two
 # microbatches of 2 × 16 tokens, hidden 32, bf16. Predict each axis with your `axis_bytes`, then compare.
 
 
@@ -436,13 +439,14 @@ print("predicted:", {"tp": 2 * 2 * forward, "pp": 2 * boundary, "dp": gradients}
 print("measured: ", sent)
 
 # %% [markdown]
-# Equal to the byte. Two short messages over all eight ranks are left: one compares the batches of the ranks
-# before the step, and one adds up the squared norm for clipping (section 9) and the loss.
+# They are equal to the byte. The rest is two short messages over all eight ranks: one compares the batches of the
+# ranks before the step, and one sums the squared norm for clipping (section 9) and the loss.
 #
-# **Seconds.** Four GPUs, a batch of eight microbatches, 30 ms each on one GPU, and 400 MB of gradients. Three ways to
-# share the work: dp 4, dp 2 × pp 2, pp 4. PCIe carries 32 GB/s. A pipeline of p stages idles (p−1) of m+p−1 slots; dp
-# adds its all-reduce. Ranks sleep instead of computing, all eight times slower, so that this machine keeps up. **Which
-# of the three is fastest over PCIe? And over NVLink, at 450 GB/s?**
+# **Seconds.** You have four GPUs, a batch of eight microbatches that take 30 ms each on one GPU, and 400 MB of
+# gradients. There are three ways to share the work: dp 4, dp 2 × pp 2, pp 4. PCIe carries 32 GB/s. A pipeline of p
+# stages idles (p−1) of m+p−1 slots; dp adds its all-reduce. The ranks sleep instead of computing, with all times
+# stretched by eight so that this machine keeps up. **Which of the three is fastest over PCIe? And over NVLink, at 450
+# GB/s?**
 
 # %%
 step = {"num_microbatches": 8, "forward_seconds": 0.010, "gradient_bytes": 400e6}
@@ -458,15 +462,15 @@ for mesh in (Mesh(dp=4), Mesh(dp=2, pp=2), Mesh(pp=4)):
     print(f"dp {mesh.dp} x pp {mesh.pp}: predicted {text}; measured {share_of_one_gpu / seconds:.1%} over PCIe")
 
 # %% [markdown]
-# Efficiency (扩展效率) is the time of one GPU over four times that of four. Over PCIe all three should lie between 70
-# and 85%, the band that tutorials quote; a busy machine loses a few points. Over NVLink dp rises to almost 100% and pp
-# does not: a bubble does not shrink with the link. More microbatches shrink it.
+# Efficiency (扩展效率) is the time on one GPU divided by four times the time on four. Over PCIe, all three should be
+# between 70 and 85%, the range that tutorials quote; a busy machine loses a few points. Over NVLink, dp rises to
+# almost 100% and pp does not: a faster link does not shrink the bubble. More microbatches do.
 #
 # ## 9 · Bug hunt: a norm over mixed axes
 #
-# Clipping (梯度裁剪) needs the norm of the *whole model's* gradient. Two tensor-parallel ranks each hold `[3, 0]` of a
-# matrix that is cut, and the same `[0, 4]` of a LayerNorm that is not. The code as found squares everything and sums
-# over tp. **What does it report, and what is right?**
+# Clipping (梯度裁剪) needs the norm of the *whole model's* gradient. Two tensor-parallel ranks each hold `[3, 0]` of
+# a matrix that is split, and the same `[0, 4]` of a LayerNorm that is not. The buggy code squares everything and sums
+# over tp. **What does it report, and what is the right answer?**
 
 
 # %%
@@ -480,17 +484,18 @@ print(shardlab.run(norm_as_found, [torch.tensor([3.0, 0]), torch.tensor([0.0, 4]
 print("one process:", torch.tensor([3.0, 0, 3, 0, 0, 4]).norm().item())
 
 # %% [markdown]
-# The LayerNorm was counted on both ranks. With tp 8 it would be counted eight times. The larger tp, the harder training
-# would clip: two runs that should agree do not.
+# It counts the LayerNorm on both ranks; with tp 8 it would count it eight times. The larger tp is, the more it clips,
+# so two runs that should agree do not.
 #
-# **`whole_norm(gradients, is_split, *, tp_group, pp_group)`** returns the norm, on every rank. `is_split[i]` says
-# whether tensor-parallel ranks hold different parts of gradient i, or all the same. Stages hold different layers;
-# replicas have equal gradients by now. Squares in float32, and send numbers, not gradients. *About 7 lines.*
+# **`whole_norm(gradients, is_split, *, tp_group, pp_group)`** returns the norm, on every rank. `is_split[i]` is True
+# if tensor-parallel ranks hold different parts of gradient i, and False if they all hold the same gradient. Stages
+# hold different layers; replicas have equal gradients at this point. Square in float32, and send numbers, not
+# gradients. *About 7 lines.*
 
 
 # %% exercise="week09.whole-norm"
 def whole_norm(gradients, is_split, *, tp_group, pp_group):
-    """The norm of one model's gradients, each number of the model counted once."""
+    """Returns the norm of one model's gradients, counting each number of the model once."""
     ### BEGIN SOLUTION
     is_first, total = dist.get_rank(tp_group) == 0, torch.zeros(())
     for gradient, split in zip(gradients, is_split, strict=True):
@@ -514,9 +519,9 @@ check("week09.whole-norm", whole_norm, cases=cases)
 # Open `labs/shardlab/mesh/` and `hybrid/`, and in your installed `megatron-core`: `megatron/core/parallel_state.py`
 # and `megatron/core/tensor_parallel/layers.py`.
 #
-# 1. `"default_order"`: which `order` does Megatron's `initialize_model_parallel` take if you name none? A text.
-# 2. `"counts"`: a parameter that is not split is counted in the norm on one tensor-parallel rank. Which one, by
-#    `param_is_not_tensor_parallel_duplicate`? A number.
+# 1. `"default_order"`: which `order` does Megatron's `initialize_model_parallel` use by default? A string.
+# 2. `"counts"`: the norm counts a parameter that is not split on one tensor-parallel rank only. Which one, according
+#    to `param_is_not_tensor_parallel_duplicate`? A number.
 # 3. `"order"`: `create_process_groups` asks torch's DeviceMesh for the group of each single axis, with
 #    `device_mesh.get_group(name)`. In which order? A list of four names.
 #
@@ -524,9 +529,9 @@ check("week09.whole-norm", whole_norm, cases=cases)
 #
 # <details><summary>Why does Megatron number the experts' groups separately?</summary>
 #
-# Experts need no ranks of their own: the tp · cp · dp ranks of a stage are counted once more, as expert tensor ×
-# expert × expert data parallel. `Mesh(tp=2, dp=4, ep=4, etp=1)` has eight ranks. Try `shardlab mesh --tp 2 --dp 4 --ep
-# 4 --etp 1`.
+# Experts need no additional ranks: the same tp · cp · dp ranks of a stage are divided a second time, as expert tensor
+# × expert × expert data parallel. `Mesh(tp=2, dp=4, ep=4, etp=1)` has eight ranks. Try `shardlab mesh --tp 2 --dp 4
+# --ep 4 --etp 1`.
 # </details>
 
 # %% exercise="week09.reading"
@@ -543,31 +548,31 @@ check("week09.reading", reading_answers)
 # %% [markdown]
 # ## 11 · Challenge: two meanings of data parallel
 #
-# ZeRO-3 over all ranks gathers weights across the slow links, twice a step. **Hybrid sharding** (HSDP) cuts dp in two
-# axes: weights are cut over the L ranks of a node, and M nodes hold copies.
+# ZeRO-3 over all ranks gathers weights across the slow links twice per step. **Hybrid sharding** (HSDP) splits dp
+# into two axes: the L ranks of a node shard the weights, and each of the M nodes holds a copy.
 #
-# **`hsdp_step(shard, inputs, lr, *, node_group, cross_group)`** returns this rank's new slice. The model is a vector
-# `w[P_node]`; a rank's loss is `(inputs @ w).square().mean()`, and the step is plain gradient descent on the mean over
-# all ranks of both groups. *About 9 lines.*
+# **`hsdp_step(shard, inputs, lr, *, node_group, cross_group)`** returns this rank's new shard. The model is a vector
+# `w[P_node]`, a rank's loss is `(inputs @ w).square().mean()`, and the step is plain gradient descent on the mean
+# loss over all ranks of both groups. *About 9 lines.*
 #
-# **By hand**, two nodes of two ranks, w = `[1, 2]`, lr = 0.1. Both ranks of a node gather `[1, 2]`; say their gradients
-# of it are `[1, 2]` and `[3, 4]` on one node, `[5, 6]` and `[7, 8]` on the other. The reduce-scatter inside a node
-# leaves 4 and 6, and 12 and 14. Across nodes the first slices add up to 16 and the second ones to 20, and the mean over
-# four ranks is 4 and 5: the new slices are 1 − 0.4 = 0.6 and 2 − 0.5 = 1.5.
+# **By hand**, two nodes of two ranks, w = `[1, 2]`, lr = 0.1. Both ranks of a node gather `[1, 2]`. Suppose their
+# gradients are `[1, 2]` and `[3, 4]` on one node, and `[5, 6]` and `[7, 8]` on the other. The reduce-scatter inside a
+# node leaves 4 and 6 on the first, and 12 and 14 on the second. Across nodes, the first shards sum to 16 and the
+# second ones to 20, so the means over four ranks are 4 and 5. The new shards are 1 − 0.4 = 0.6 and 2 − 0.5 = 1.5.
 #
-# The budget per rank, with S the bytes of the whole vector:
+# The budget per rank, where S is the size of the whole vector in bytes:
 #
-# | axis | bytes sent | that is |
+# | axis | bytes sent | collectives |
 # |---|---|---|
 # | inside the node | 2(L−1)/L · S | one all-gather, one reduce-scatter |
-# | across nodes | 2(M−1)/M · S/L | one all-reduce of a slice |
+# | across nodes | 2(M−1)/M · S/L | one all-reduce of a shard |
 #
-# The check counts the bytes that really cross the wire.
+# The check counts the bytes that actually cross the wire.
 
 
 # %% exercise="week09.hsdp"
 def hsdp_step(shard, inputs, lr, *, node_group, cross_group):
-    """This rank's slice after one step; weights are cut over node_group and copied over cross_group."""
+    """Returns this rank's shard after one step; weights are sharded over node_group, replicated over cross_group."""
     ### BEGIN SOLUTION
     per_node, num_nodes = dist.get_world_size(node_group), dist.get_world_size(cross_group)
     weights = shard.new_empty(per_node * shard.numel())
@@ -587,13 +592,13 @@ check("week09.hsdp", hsdp_step)
 # ## 12 · Interview: draw the groups of rank 37
 #
 # 64 GPUs on nodes of eight, TP 8, PP 4, DP 2, in Megatron's order. **`groups_of_rank_37()`** returns a dict: `"tp"`,
-# `"dp"` and `"pp"`, the ranks of each group, and `"leaves"`, a list of the axes whose group leaves the node. *A few
-# lines, with your own function, or by hand.*
+# `"dp"` and `"pp"` are the ranks of each group, and `"leaves"` is a list of the axes whose group leaves the node. *A
+# few lines with your own function, or by hand.*
 
 
 # %% exercise="week09.rank-37"
 def groups_of_rank_37():
-    """The groups of rank 37 of 64, and the axes on which it talks to other nodes."""
+    """Returns the groups of rank 37 of 64, and the axes on which it talks to other nodes."""
     ### BEGIN SOLUTION
     sizes = {"tp": 8, "dp": 2, "pp": 4}
     found = {name: next(group for group in groups([name], sizes) if 37 in group) for name in sizes}
@@ -605,20 +610,21 @@ def groups_of_rank_37():
 check("week09.rank-37", groups_of_rank_37)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: the three groups and how you found them; what rank 37
-# sends on each and over which link (section 6); why this order; what you would change for nodes of four GPUs.
+# Now write the answer you would give, in five to eight sentences: the three groups and how you found them; what rank
+# 37 sends on each and over which link (section 6); the reason for this order; your changes for nodes of four GPUs.
 
 # %% [markdown] manual="week09.interview" points=2
 # ### BEGIN SOLUTION
-# 37 = 5 + 8 · 0 + 16 · 2, so rank 37 is at tp 5, dp 0, pp 2. Changing one place at a time: tp 32 to 39, dp 37 and 45,
-# pp 5, 21, 37, 53. The tp group is node 4 itself; dp and pp leave it.
+# 37 = 5 + 8 · 0 + 16 · 2, so rank 37 is at tp 5, dp 0, pp 2. Changing one coordinate at a time gives tp 32 to 39, dp
+# 37 and 45, pp 5, 21, 37, 53. The tp group is node 4 itself; dp and pp leave it.
 #
-# On tp it sends 8.46 GB for each microbatch, 68 GB per step of eight, over NVLink: 150 ms. On pp 0.8 GB per step and on
-# dp 10.9 GB, both over InfiniBand: 16 and 217 ms, and the latter can hide behind the backward. The order puts tp
-# innermost because it sends most and nothing hides it; over InfiniBand the same bytes would take nine times as long.
+# On tp it sends 8.46 GB per microbatch, 68 GB per step of eight, over NVLink: 150 ms. On pp it sends 0.8 GB per step
+# and on dp 10.9 GB, both over InfiniBand: 16 and 217 ms, and the latter can overlap with the backward. The order puts
+# tp innermost because it sends the most and nothing hides it; over InfiniBand the same bytes would take nine times as
+# long.
 #
-# With four GPUs per node, TP 8 would cross: I would take TP 4 and PP 8. That doubles the stages, and with them the
-# microbatches that keep the bubble small.
+# With four GPUs per node, TP 8 would cross nodes, so I would choose TP 4 and PP 8. That doubles the number of stages,
+# and with it the number of microbatches needed to keep the bubble small.
 #
 # Full marks: three right groups with the digits, bytes and link of each axis, a reason for the order, TP 4 for nodes
 # of four.
@@ -629,14 +635,12 @@ check("week09.rank-37", groups_of_rank_37)
 #
 # <details><summary>Over which group are the gradients of a LayerNorm reduced? And its norm?</summary>
 #
-# Gradients: over dp (and cp), nothing else; with f in place, tensor-parallel ranks already have the same gradients. In
-# the norm it counts once per stage, not once per tensor-parallel rank.
+# Its gradients are reduced over dp (and cp) only; with f in place, tensor-parallel ranks already have the same
+# gradients. The norm counts it once per stage, not once per tensor-parallel rank.
 # </details>
 #
-# <details><summary>1,024 ranks, TP 8, PP 4, DP 32. How many groups are made, and in how many is a rank?</summary>
-#
-# 128 of tp, 256 of pp, 32 of dp: all ranks make all 416, and each is in three.
-# </details>
+# <details><summary>1,024 ranks, TP 8, PP 4, DP 32. How many groups are made, and how many does a rank belong
+# to?</summary> 128 of tp, 256 of pp, 32 of dp: all ranks make all 416, and each belongs to three. </details>
 #
 # <details><summary>A job hangs before its first step, on some sizes only. What do you suspect?</summary>
 #
@@ -645,24 +649,24 @@ check("week09.rank-37", groups_of_rank_37)
 #
 # ## 14 · Take away
 #
-# > **One.** A rank is a number with digits. A group is what you get by changing one digit.
+# > **One.** A rank is a number with digits. Changing one digit gives the members of a group.
 #
-# > **Two.** Every axis has its own payload, its own moment and its own link: tp activations always, pp at the edges,
-# > dp gradients once. Who sends most lies innermost.
+# > **Two.** Every axis has its own payload, its own time and its own link: tp sends activations in every layer, pp
+# > sends them at stage boundaries, and dp sends gradients once. Put the axis that sends the most innermost.
 #
-# > **Three.** A wrong group does not crash. Compare replicas with each other, gradients with one process, and the bytes
-# > of every axis with their formula.
+# > **Three.** A wrong group does not crash. Compare replicas with each other, gradients with those of one process,
+# > and the bytes of every axis with their formula.
 #
 # ## 15 · Going further
 #
-# - Narayanan and others, *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, arXiv
+# - Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, arXiv
 #   2104.04473. Look for: section 3, the three takeaways on how axes interact, and section 5.4's measurements of them.
-# - Smith and others, *Using DeepSpeed and Megatron to Train Megatron-Turing NLG 530B*, arXiv 2201.11990. Look for:
-#   which axis lies inside a node, and which batch size the layout forces.
-# - Zhao and others, *PyTorch FSDP*, arXiv 2304.11277. Look for: hybrid sharding, and the factor F that turns it into
-#   DDP or into full sharding.
+# - Smith et al., *Using DeepSpeed and Megatron to Train Megatron-Turing NLG 530B*, arXiv 2201.11990. Look for: which
+#   axis is inside a node, and which batch size the layout requires.
+# - Zhao et al., *PyTorch FSDP*, arXiv 2304.11277. Look for: hybrid sharding, and the factor F that turns it into DDP
+#   or into full sharding.
 # - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and Megatron's own tensor-parallel layers.
-#   `docs/one-screen/` shows a whole step with tensor parallelism, and one with all three axes, in a screen each.
+#   `docs/one-screen/` shows a whole step with tensor parallelism, and one with all three axes, on one screen each.
 #
-# **An experiment, not graded.** Train the GPT of section 8 with `order="dp-pp-tp"`. What changes in the loss, and what
-# in the bytes that cross nodes of four?
+# **An experiment, not graded.** Train the GPT of section 8 with `order="dp-pp-tp"`. How does the loss change, and how
+# do the bytes that cross between nodes of four?

@@ -1,4 +1,4 @@
-"""Week 10: what its page claims, references of its checks, partial credit, and the facts that reading asks for."""
+"""Week 10: the claims of its page, the references of its checks, partial credit, and the facts behind its reading."""
 
 import dataclasses
 import inspect

@@ -19,25 +19,25 @@
 # After this week you can
 #
 # - [ ] **build** a planner: enumerate layouts, prune by memory, rank by time;
-# - [ ] **predict** the step time and memory of a run that others have published, and say where the prediction fails;
-# - [ ] **find** the errors that public calculators have had, before they cost you a cluster.
+# - [ ] **predict** the step time and memory of published runs, and say where the prediction fails;
+# - [ ] **find** errors that public calculators have had, before they cost you a cluster.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>Which axis sends most, and which sends least?</summary>
 #
-# Tensor parallelism (张量并行) sends most: four all-reduces per layer and microbatch. A pipeline (流水线) sends least:
-# one activation per boundary and microbatch, and its gradient back (weeks 5, 7 and 9).
+# Tensor parallelism (张量并行) sends the most: four all-reduces per layer and microbatch. A pipeline (流水线) sends
+# the least: one activation per boundary and microbatch, and its gradient back (weeks 5, 7 and 9).
 # </details>
 #
-# <details><summary>What does ZeRO-1 cut?</summary>
+# <details><summary>What does ZeRO-1 shard?</summary>
 #
-# The optimizer's 12 bytes per parameter, by the number of data-parallel ranks (week 3).
+# The optimizer's 12 bytes per parameter, over the data-parallel ranks (week 3).
 # </details>
 #
 # <details><summary>How many microbatches does the first stage of 1F1B hold?</summary>
 #
-# min(P, M): as many as there are stages, if there are that many microbatches (week 7).
+# min(P, M): one per stage, if there are that many microbatches (week 7).
 # </details>
 
 # %%
@@ -55,9 +55,9 @@ h100, trillion = costs.find_accelerator("h100"), find_model("gpt-1t")
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# You have 1,024 H100s and a GPT of one trillion parameters. Together the GPUs have 80 TiB and the model states
-# need less than 17. It should be easy. Here is what *one* GPU holds in four layouts (并行布局) that use all 1,024
-# GPUs.
+# You have 1,024 H100s and a GPT with one trillion parameters. Together the GPUs have 80 TiB of memory, and the model
+# states need less than 17. It should be easy. The figure shows what *one* GPU holds in four layouts (并行布局) that
+# use all 1,024 GPUs.
 
 # %%
 sizes = [(8, 4, 32), (8, 8, 16), (8, 16, 8), (8, 64, 2)]
@@ -66,34 +66,35 @@ states = costs.state_bytes(trillion, Layout(), gradient_bytes=4).total
 print(f"1,024 GPUs: {1024 * h100.memory_bytes / 2**40:.1f} TiB; states of one copy: {states / 2**40:.1f} TiB")
 rows = figures.memory_rows(trillion, tried)
 figure, ax = figures.new_axes(8, 2.8)
-title = "A cluster with room enough, a GPU without"
+title = "The cluster has enough memory; a single GPU may not"
 limit = {"limit": planner.usable_bytes(h100), "limit_label": "usable", "unit": "GiB"}
 figures.show(figure, figures.draw_memory(ax, rows, title=title, **limit))
 
 # %% [markdown]
-# In a label, b1 is one sequence in a microbatch. *Usable* is what driver, NCCL's buffers and fragments leave of a GPU,
-# about 92% in this planner. One of the four fits. **Which would you have tried first?** And there are thousands: sizes
-# of five axes, the microbatch, chunks, recomputation (重计算), ZeRO's stage, the schedule. A planner tries them all, on
-# paper.
+# In a label, b1 means one sequence per microbatch. *Usable* is the memory that the driver, NCCL's buffers and
+# fragmentation leave on a GPU, about 92% in this planner. One of the four layouts fits. **Which would you have tried
+# first?** There are thousands more: the sizes of five axes, the microbatch, chunks, recomputation (重计算), the ZeRO
+# stage, the schedule. A planner tries them all on paper.
 #
 # ### Warm-up: does it fit?
 #
-# Weights in bf16, gradients summed in float32 as in Megatron (so 18 bytes per parameter, not the 16 of week 3), Adam's
-# 12 bytes cut by ZeRO-1. **`bytes_left(num_parameters, tp, pp, dp, activation_bytes, gpu_bytes)`** returns the bytes
-# that are left on a GPU, below 0 if it does not fit. All GPUs hold equal parts. *About 2 lines.*
+# Weights are in bf16, and gradients are summed in float32 as in Megatron (so 18 bytes per parameter, not the 16 of
+# week 3). ZeRO-1 shards Adam's 12 bytes. **`bytes_left(num_parameters, tp, pp, dp, activation_bytes, gpu_bytes)`**
+# returns the bytes that are left on a GPU; the result is negative if the model does not fit. All GPUs hold equal
+# parts. *About 2 lines.*
 #
 # **By hand:** a billion parameters, tp 2, pp 2, dp 2. A GPU has a quarter of the parameters, and for each of them 2
-# bytes of weight, 4 of gradient and 12/2 = 6 of Adam: 0.25 · 12 = 3 GB. Of 8 GB with 1 GB of activations, 4 GB are
-# left.
+# bytes of weight, 4 of gradient and 12/2 = 6 of Adam state: 0.25 · 12 = 3 GB. With 1 GB of activations, 4 GB of 8 GB
+# are left.
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other models, GPUs and clusters,
-# > servers that do not have eight of them, sizes that are not powers of two, fewer microbatches than stages, and
-# > layouts in any order.
+# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other models, GPUs and clusters,
+# > servers that do not have eight GPUs, sizes that are not powers of two, fewer microbatches than stages, and layouts
+# > in any order.
 
 
 # %% exercise="week10.fits"
 def bytes_left(num_parameters, tp, pp, dp, activation_bytes, gpu_bytes):
-    """Bytes left on a GPU beside model states (fp32 gradients, ZeRO-1) and activations; negative: too much."""
+    """Returns the bytes left on a GPU after states (fp32 gradients, ZeRO-1) and activations; negative: too big."""
     ### BEGIN SOLUTION
     states = num_parameters / (tp * pp) * (2 + 4 + 12 / dp)
     return gpu_bytes - states - activation_bytes
@@ -106,40 +107,40 @@ check("week10.fits", bytes_left)
 # %% [markdown]
 # ## 2 · The picture first
 #
-# Four GPUs of 24 GB, a model with 36 GB of states that cannot be cut by data parallelism, 4 GB of activations.
+# Four GPUs of 24 GB; a model with 36 GB of states, which data parallelism cannot shard here; 4 GB of activations.
 #
-# | layout | states | activations | fits? | what it pays |
+# | layout | states | activations | fits? | cost |
 # |---|---|---|---|---|
 # | dp 4 | 36 | 4 | no | one all-reduce per step |
 # | pp 2, dp 2 | 18 | 4 (two microbatches of half the layers) | yes | a bubble (气泡) |
 # | tp 2, dp 2 | 18 | 2 | yes | all-reduces in every layer |
 # | tp 2, pp 2 | 9 | 2 | yes | both |
 #
-# A plan is the cheapest way to pay, among those that fit. The rest is arithmetic, and doubt.
+# A plan is the cheapest layout among those that fit. The rest is arithmetic and doubt.
 #
-# **Notation.** A layout is `(tp, pp, dp, b)`: sizes of the tensor, pipeline and data axis, and sequences in a
-# microbatch (微批次). A step has B sequences, hence m = B / (dp·b) microbatches. `W[L_P, I, J_T]`: layers over P,
-# columns over T.
+# **Notation.** A layout is `(tp, pp, dp, b)`: the sizes of the tensor, pipeline and data axes, and the sequences per
+# microbatch (微批次). A step has B sequences, so it has m = B / (dp·b) microbatches. `W[L_P, I, J_T]` has its layers
+# split over P and its columns over T.
 #
 # ## 3 · Enumerate (枚举)
 #
 # **`layouts(num_gpus, gpus_per_server, num_layers, num_heads, sequences, microbatches)`** lists every `(tp, pp, dp, b)`
 # with tp·pp·dp = num_gpus, in any order, where
 #
-# - tp divides the GPUs of a server and the heads: its groups never leave a server;
+# - tp divides the number of GPUs per server and the number of heads, so its groups never leave a server;
 # - pp divides the layers;
 # - b is one of `microbatches`, and dp·b divides the sequences of a step.
 #
 # **By hand:** 4 GPUs in servers of 2, 2 layers, 2 heads, 4 sequences and b of 1 or 2. tp and pp are 1 or 2 each. dp 4
-# leaves one sequence for each replica, so only b = 1; every other pair of tp and pp allows both b: `(1, 1, 4, 1)`,
-# `(1, 2, 2, 1)`, `(1, 2, 2, 2)`, `(2, 1, 2, 1)`, `(2, 1, 2, 2)`, `(2, 2, 1, 1)`, `(2, 2, 1, 2)`: seven.
+# leaves one sequence per replica, so only b = 1 works. Every other pair of tp and pp allows both values: `(1, 1, 4,
+# 1)`, `(1, 2, 2, 1)`, `(1, 2, 2, 2)`, `(2, 1, 2, 1)`, `(2, 1, 2, 2)`, `(2, 2, 1, 1)`, `(2, 2, 1, 2)`: seven.
 #
 # **Guess first:** how many for 96 layers, 96 heads, 1,024 GPUs, 1,536 sequences and b of 1, 2 or 4? *About 8 lines.*
 
 
 # %% exercise="week10.layouts"
 def layouts(num_gpus, gpus_per_server, num_layers, num_heads, sequences, microbatches):
-    """Every (tp, pp, dp, b) that servers, model and batch allow."""
+    """Returns every (tp, pp, dp, b) that the servers, the model and the batch allow."""
     ### BEGIN SOLUTION
     found = []
     for tp in range(1, gpus_per_server + 1):
@@ -160,20 +161,20 @@ check("week10.layouts", layouts)
 #
 # Two functions in one cell. `model` is a dict with `"parameters"`, `"layers"`, `"hidden"`, `"heads"` and `"sequence"`.
 #
-# - **`rank_bytes(model, layout, sequences)`**: what a rank of the *first* stage holds. States as in the warm-up.
-#   Then activations (激活): it has layers/pp layers and keeps them for min(pp, m) microbatches of 1F1B. With
-#   sequence parallelism and a fused attention a layer of GPT keeps 34·s·b·h/tp bytes (arXiv 2205.05198, table 2,
-#   without its scores). *About 5 lines.*
-# - **`fitting(layouts, model, sequences, limit_bytes)`**: those of the layouts that fit, in the order given. *1 line.*
+# - **`rank_bytes(model, layout, sequences)`** returns the bytes that a rank of the *first* stage holds: states as in
+#   the warm-up, plus activations (激活). The rank has layers/pp layers, and in 1F1B keeps activations for min(pp, m)
+#   microbatches. With sequence parallelism and fused attention, a GPT layer keeps 34·s·b·h/tp bytes (arXiv
+#   2205.05198, table 2, without the scores). *About 5 lines.*
+# - **`fitting(layouts, model, sequences, limit_bytes)`** returns the layouts that fit, in the given order. *1 line.*
 #
-# **By hand:** a billion parameters, 4 layers, hidden 1,000, sequences of 1,000; the layout (2, 2, 2, 1) and 4 sequences
-# per step. States: 3 GB, as above. m = 4 / (2·1) = 2 microbatches. A stage has 2 layers and keeps them for min(2, 2) =
-# 2 microbatches: 4 · 34 · 1,000 · 1 · 1,000 / 2 = 68 MB. Together 3.068 GB.
+# **By hand:** a billion parameters, 4 layers, hidden 1,000, sequences of 1,000; the layout (2, 2, 2, 1) and 4
+# sequences per step. States: 3 GB, as above. m = 4 / (2·1) = 2 microbatches. A stage has 2 layers and keeps
+# activations for min(2, 2) = 2 microbatches: 4 · 34 · 1,000 · 1 · 1,000 / 2 = 68 MB. The total is 3.068 GB.
 
 
 # %% exercise="week10.fitting"
 def rank_bytes(model, layout, sequences):
-    """Bytes of model states and activations on a rank of the first stage."""
+    """Returns the bytes of model states and activations on a rank of the first stage."""
     ### BEGIN SOLUTION
     tp, pp, dp, b = layout
     states = model["parameters"] / (tp * pp) * (2 + 4 + 12 / dp)
@@ -183,7 +184,7 @@ def rank_bytes(model, layout, sequences):
 
 
 def fitting(layouts, model, sequences, limit_bytes):
-    """The layouts whose ranks need no more than limit_bytes."""
+    """Returns the layouts whose ranks need no more than limit_bytes."""
     ### BEGIN SOLUTION
     return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes]
     ### END SOLUTION
@@ -195,27 +196,28 @@ check("week10.fitting", rank_bytes, fitting)
 # %% [markdown]
 # ## 5 · Rank (排序) by time
 #
-# `gpu` is a dict of what a GPU *reaches*: `"flops"`, and bytes per second over `"nvlink"` and `"network"`, its own
-# network card; `"per_server"` GPUs share NVLink.
+# `gpu` is a dict with the speeds that a GPU *achieves*: `"flops"`, and bytes per second over `"nvlink"` and over
+# `"network"`, its own network card. `"per_server"` GPUs share NVLink.
 #
-# - **`step_seconds(model, layout, sequences, gpu)`**. One microbatch on one stage takes work + tensor: 6 FLOPs for each
-#   parameter of the rank and token; and in each of its layers/pp layers four all-reduces of 2·b·s·h bytes over NVLink,
-#   of which a ring sends 2(tp−1)/tp. There are m + pp − 1 such slots. At the end (dp−1)/dp of 6 bytes for each
-#   parameter of the rank (gradients 4, weights 2) go to data-parallel ranks, which are tp apart: over NVLink if tp · dp
-#   GPUs fit into a server; else, as in week 5, through the cards of the group's per_server/tp members on a server
-#   together, but no faster than NVLink. *About 10 lines.*
-# - **`ranked(layouts, model, sequences, gpu)`**: the layouts, the fastest first. *1 line.*
+# - **`step_seconds(model, layout, sequences, gpu)`** returns the seconds of a step. One microbatch on one stage takes
+#   work + tensor. Work is 6 FLOPs per token for each parameter on the rank. Tensor is four all-reduces of 2·b·s·h
+#   bytes over NVLink in each of its layers/pp layers; a ring sends 2(tp−1)/tp of these bytes. There are m + pp − 1
+#   such slots. At the end, the rank sends (dp−1)/dp of 6 bytes for each of its parameters (gradients 4, weights 2) to
+#   its data-parallel group, whose ranks are tp apart. If tp · dp GPUs fit into a server, this goes over NVLink. If
+#   not, as in week 5, it uses the network cards of the per_server/tp group members on each server, but is no faster
+#   than NVLink. *About 10 lines.*
+# - **`ranked(layouts, model, sequences, gpu)`** returns the layouts, fastest first. *1 line.*
 #
-# **By hand**, the same model and layout, on slow GPUs: 10¹² FLOP/s, 10⁹ bytes per second over NVLink, 10⁸ through a
-# card, two GPUs in a server. Work: 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes sends 2
-# · 1/2 of them: 2 ms; four in each of 2 layers: 16 ms. So a slot takes 1.516 s, and 2 + 2 − 1 = 3 slots 4.548 s. At
-# the end 1/2 · 6 · 0.25·10⁹ bytes: tp · dp = 4 GPUs are two servers, with one data-parallel rank and its card in each,
-# so 7.5 s. Together 12.048 s.
+# **By hand**, the same model and layout on slow GPUs: 10¹² FLOP/s, 10⁹ bytes per second over NVLink, 10⁸ through a
+# card, two GPUs per server. Work takes 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes
+# sends 2 · 1/2 of them in 2 ms; four in each of 2 layers take 16 ms. So a slot takes 1.516 s, and 2 + 2 − 1 = 3 slots
+# take 4.548 s. At the end, the rank sends 1/2 · 6 · 0.25·10⁹ bytes. tp · dp = 4 GPUs are two servers, each with one
+# data-parallel rank and its card, so this takes 7.5 s. The total is 12.048 s.
 
 
 # %% exercise="week10.ranked"
 def step_seconds(model, layout, sequences, gpu):
-    """Seconds of a step: slots of work and tensor parallelism, then gradients and weights."""
+    """Returns the seconds of a step: slots of work and tensor parallelism, then gradients and weights."""
     ### BEGIN SOLUTION
     tp, pp, dp, b = layout
     share, tokens = model["parameters"] / (tp * pp), b * model["sequence"]
@@ -230,7 +232,7 @@ def step_seconds(model, layout, sequences, gpu):
 
 
 def ranked(layouts, model, sequences, gpu):
-    """The layouts, the fastest first."""
+    """Returns the layouts, fastest first."""
     ### BEGIN SOLUTION
     return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu))
     ### END SOLUTION
@@ -240,14 +242,15 @@ def ranked(layouts, model, sequences, gpu):
 check("week10.ranked", step_seconds, ranked)
 
 # %% [markdown]
-# Three functions are a planner. Let it plan the trillion. **Predict:** how many layouts survive the memory?
+# These three functions are a planner. Let it plan the trillion-parameter model. **Predict:** how many layouts fit in
+# memory?
 
 # %%
 mine = {"parameters": costs.num_parameters(trillion)} | {
     name: getattr(trillion, name) for name in ("layers", "hidden", "heads", "sequence")
 }
 reached = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10, "per_server": 8}
-print("of section 3's question:", len(layouts(1024, 8, 96, 96, 1536, [1, 2, 4])), "layouts")
+print("the question in section 3:", len(layouts(1024, 8, 96, 96, 1536, [1, 2, 4])), "layouts")
 every = layouts(1024, 8, trillion.layers, trillion.heads, 2048, [1, 2, 4, 8])
 fit = fitting(every, mine, 2048, planner.usable_bytes(h100))
 print(f"{len(every)} layouts, {len(fit)} fit; the fastest of them:")
@@ -256,14 +259,16 @@ for layout in ranked(fit, mine, 2048, reached)[:4]:
     print(f"  tp, pp, dp, b = {layout}: {seconds:.1f} s, {held:.0f} GiB")
 
 # %% [markdown]
-# Few survive, and yours puts many stages first: it does not charge for messages between stages, and knows no chunks.
+# Few fit, and your planner prefers many stages, because it does not charge for messages between stages and does not
+# know about chunks.
 #
 # ## 6 · The planner of the course
 #
-# `shardlab plan` is your planner with more choices (chunks, v4 in a label; recomputation, ZeRO, experts, context)
-# and a finer clock: products slower when shallow, attention, messages with latency, what overlaps. Each grey dot is
-# a layout that fits; blue ones are the **Pareto front** (帕累托前沿): no other is both faster and smaller. The last
-# line shows layers that are not shared out evenly: why does the last stage get fewer? (Section 12.)
+# `shardlab plan` is your planner with more choices (chunks, shown as v4 in a label; recomputation, ZeRO, experts,
+# context) and a finer time model: shallow matrix products are slower, and it includes attention, latency and overlap.
+# Each gray dot is a layout that fits. The blue dots are the **Pareto front** (帕累托前沿): no other layout is both
+# faster and smaller. The last line shows layers that are not split evenly: why does the last stage get fewer?
+# (Section 12.)
 
 # %%
 plans = planner.plan(trillion, h100, 1024, 2048, best=10_000)
@@ -275,9 +280,9 @@ sixteen = Layout(tp=8, pp=16, dp=128, num_microbatches=16, zero=1, sequence_para
 print("layers of Llama-3 405B on 16 stages:", best_stages(find_model("llama3-405b"), sixteen, h100).sizes)
 
 # %% [markdown]
-# A plan without reasons has to be taken on trust. So ask each **neighbour** (邻居), one size doubled or halved on the
-# same GPUs with the same batch, why it loses (virtual: the chunks of a rank). **Read the last column: how many lose to
-# time, and how many to memory?**
+# Do not trust a plan without reasons. A **neighbor** (邻居) doubles or halves one size on the same GPUs with the same
+# batch. Ask why each neighbor loses (virtual is the number of chunks per rank). **Read the last column: how many lose
+# on time, and how many on memory?**
 
 # %%
 for one in neighbours.neighbours(trillion, h100, best):
@@ -285,8 +290,8 @@ for one in neighbours.neighbours(trillion, h100, best):
     print(f"{one.change:23} {slower}  {one.reason}")
 
 # %% [markdown]
-# Where a neighbour would be *faster* and does not fit, memory is what you pay for with time: recomputation, more
-# stages, more tensor parallelism buy memory. Below, the three best plans: what they hold, and where their seconds go.
+# Where a neighbor would be *faster* but does not fit, you are trading time for memory: recomputation, more stages and
+# more tensor parallelism all buy memory. Below are the three best plans: what they hold, and where their time goes.
 
 # %%
 top = plans[:3]
@@ -298,7 +303,7 @@ steps = {layout_text(one.layout): one.step for one in top}
 figures.show(figure, figures.draw_step(ax, steps, title="Most of a good plan's step is work"))
 
 # %% [markdown]
-# Now move things yourself: memory, bytes of each axis and time follow. Try to beat the planner for a 70B model.
+# Now change the layout yourself and watch memory, bytes per axis and time. Try to beat the planner for a 70B model.
 
 # %% tags=["interactive"]
 figures.plan_explorer("llama3-70b", "h100", sequences=1024)
@@ -306,9 +311,9 @@ figures.plan_explorer("llama3-70b", "h100", sequences=1024)
 # %% [markdown]
 # ## 7 · Rules of thumb are claims
 #
-# *"TP up to 8, PP across machines, DP last"* (it gets the GPUs that are left). So says every tutorial. A planner need
-# not believe it: it looks for the best plan that keeps a rule and the best that breaks it. The second loop asks how
-# sure we are.
+# *"TP up to 8, PP across machines, DP last"* (it gets the remaining GPUs), says every tutorial. A planner need not
+# believe it: it finds the best plan that keeps a rule and the best plan that breaks it. The second loop asks how sure
+# we are.
 
 # %%
 for name, num_gpus, sequences in [("llama2-7b", 64, 1024), ("gpt3-175b", 1024, 1536), ("llama3-405b", 16384, 2048)]:
@@ -327,33 +332,35 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
     print(f"405B, {share:.0%} of the network, up to {tried}: {layout_text(first.layout)}, {first.step.total:.2f} s")
 
 # %% [markdown]
-# Look at both halves. A small model needs no pipeline: there the second rule fails, rightly. The first rule holds in
-# all three, but for 405B by a few percent, less than our clock's error: call it a tie. **And do not believe it yet.**
-# There are two suspects.
+# Look at both parts of the output. A small model needs no pipeline, so the second rule fails there, as it should. The
+# first rule holds in all three cases, but for 405B only by a few percent, less than the error of our time model: call
+# it a tie. **And do not believe it yet.** There are two suspects.
 #
-# *The clock.* It lets the eight network cards of a server carry eight rings of one group (week 5). NCCL does that, and
-# 2 × 8 H100 have been measured at 330 to 430 GB/s ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), but also
-# at half of it ([nccl 2409](https://github.com/NVIDIA/nccl/issues/2409)), and the cards are then busy for nobody else.
-# Published runs of this kind are few; the printed error says how far our clock missed them. Narayanan et al.
-# (2104.04473, takeaway 1) measured and advise against it. Half the network leaves the winner as it was. Had it not,
-# the plan would depend on a number that nobody has measured *for you*: one all-reduce over 16 GPUs in two servers.
+# *The time model.* It assumes that the eight network cards of a server carry eight rings of one group (week 5). NCCL
+# does that, and 2 × 8 H100s have been measured at 330 to 430 GB/s ([nccl
+# 1221](https://github.com/NVIDIA/nccl/issues/1221)), but also at half of that ([nccl
+# 2409](https://github.com/NVIDIA/nccl/issues/2409)), and then the cards are not free for anything else. Few runs of
+# this kind have been published; the printed error says how far our time model missed them. Narayanan et al.
+# (2104.04473, takeaway 1) measured such layouts and advise against them. Halving the network speed does not change
+# the winner. If it did, the plan would depend on a number that nobody has measured *for you*: one all-reduce over 16
+# GPUs in two servers.
 #
-# *The search.* Beside a pipeline it tried ZeRO-1 at most, as Megatron has it. Meta cut gradients, too. The last line
-# allows that, and the plan is another: compare it with section 10. (Keeping only slices costs messages: gradients are
-# reduced after every round of microbatches; a rank that keeps them whole reduces them once, at the end. Our clock
-# counts this.) A planner's answer is the best of what it *tried*.
+# *The search.* With a pipeline, it tried ZeRO-1 at most, as Megatron does. Meta also sharded gradients. The last line
+# allows that and gives a different plan: compare it with section 10. (Keeping only shards costs messages: gradients
+# are reduced after every round of microbatches, while a rank that keeps them whole reduces them once, at the end. Our
+# time model counts this.) A planner's answer is only the best of the layouts that it *tried*.
 #
 # ## 8 · A calculator with real errors
 #
-# Before you trust a planner, test its lines. Below are six of a calculator. **Five are wrong**, one of them twice, and
-# each of these mistakes has been in public code or lecture notes:
+# Before you trust a planner, test its formulas. Below are six lines of a calculator. **Five are wrong**, one of them
+# in two ways, and each of these mistakes has been in public code or lecture notes:
 #
-# - attention FLOPs that count the masked half, with utilisations above 100% as a symptom (NVIDIA/Megatron-LM issue 831;
-#   AI-Hypercomputer/maxtext issue 1972, repaired by pull request 1988);
-# - keys and values as wide as queries, though heads share them (jax-ml/scaling-book pull request 41);
-# - gradients of 2 bytes where the ones that are summed have 4 (DeepSpeed issue 2352 asks for the 4);
-# - and, in many spreadsheets: scores that a fused attention never keeps, an all-reduce that is counted once, a
-#   vocabulary that is used twice and counted once.
+# - attention FLOPs that count the masked half; a symptom is utilization above 100% (NVIDIA/Megatron-LM issue 831;
+#   AI-Hypercomputer/maxtext issue 1972, fixed by pull request 1988);
+# - keys and values as wide as queries, although heads share them (jax-ml/scaling-book pull request 41);
+# - 2 bytes per gradient, although the summed gradients have 4 (DeepSpeed issue 2352 asks for the 4);
+# - and, in many spreadsheets: attention scores, which fused attention never keeps; an all-reduce counted once; a
+#   vocabulary matrix that is used twice and counted once.
 
 
 # %%
@@ -377,21 +384,22 @@ print(f"Llama-3 70B has {costs.num_parameters(find_model('llama3-70b')):.4g} par
 # %% [markdown]
 # ### Bug hunt: `calculate`
 #
-# **`calculate(n)`** returns the six numbers, repaired: all `parameters` of a Llama (grouped keys and values, three MLP
-# matrices, two norms per layer and one at the end, *input and output* matrices of the vocabulary); bytes of states on a
-# rank with float32 gradients and ZeRO-1 over dp; activations of one layer of GPT with sequence parallelism and fused
-# attention; bytes that a rank *sends* in one ring all-reduce of b·s·h bf16 numbers over tp; forward FLOPs per token in
-# the scores and values of all layers, by a kernel that skips what the causal mask hides; the bubble's share. *Copy, and
-# change five lines.*
+# **`calculate(n)`** returns the six numbers without the errors: all `parameters` of a Llama (grouped keys and values,
+# three MLP matrices, two norms per layer and one at the end, vocabulary matrices for *input and output*); the bytes
+# of states on a rank with float32 gradients and ZeRO-1 over dp; the activation bytes of one GPT layer with sequence
+# parallelism and fused attention; the bytes that a rank *sends* in one ring all-reduce of b·s·h bf16 numbers over tp;
+# the forward FLOPs per token for scores and values in all layers, by a kernel that skips the part hidden by the
+# causal mask; and the bubble fraction. *Copy, and change five lines.*
 #
-# **By hand**, 2 layers, hidden 4, 2 heads that share 1 of keys and values, ffn 8, vocabulary 10, sequence 6, microbatch
-# 1, tp 2. A layer has 32 + 16 + 96 + 8 = 152 parameters, the model 2 · 152 + 2 · 40 + 4 = 388. Activations: 34·6·4/2 =
-# 408 bytes. The all-reduce sends 2 · 1/2 · 48 = 48, attention takes 2 · 4·6·4/2 = 96 FLOPs.
+# **By hand**, 2 layers, hidden 4, 2 query heads that share 1 key-value head, ffn 8, vocabulary 10, sequence 6,
+# microbatch 1, tp 2. A layer has 32 + 16 + 96 + 8 = 152 parameters, and the model has 2 · 152 + 2 · 40 + 4 = 388.
+# Activations take 34·6·4/2 = 408 bytes. The all-reduce sends 2 · 1/2 · 48 = 48 bytes, and attention costs 2 ·
+# 4·6·4/2 = 96 FLOPs.
 
 
 # %% exercise="week10.calculator"
 def calculate(n):
-    """The calculator without its errors: a dict with the same six names."""
+    """Returns a dict with the same six names, without the errors."""
     ### BEGIN SOLUTION
     layers, h, s, b, tp = n["layers"], n["hidden"], n["sequence"], n["microbatch"], n["tp"]
     attention = 2 * h * h + 2 * h * h * n["kv_heads"] // n["heads"]
@@ -410,13 +418,13 @@ def calculate(n):
 check("week10.calculator", calculate)
 
 # %% [markdown]
-# > **Two more, from lecture notes (ours included).** *"ZeRO-3 saves 3N×"*: N×, of the model states only. *"The
-# > optimizer state is 12× the model"*: 12 **bytes per parameter**, six times the bf16 weights.
+# > **Two more, from lecture notes (ours included).** *"ZeRO-3 saves 3N×"*: it saves N×, and only on model states.
+# > *"The optimizer state is 12× the model"*: it is 12 **bytes per parameter**, six times the bf16 weights.
 #
-# ## 9 · Predict, then compare with what others measured
+# ## 9 · Predict, then compare with published measurements
 #
-# The package carries hundreds of published runs, each with its source (`costs/data/README.md`). Every dot below is one.
-# **Commit to a guess: how far off is our clock in the median, and on which kind of run is it worst?**
+# The package contains hundreds of published runs, each with its source (`costs/data/README.md`). Every dot below is
+# one. **Commit to a guess: what is the median error of our time model, and on which kind of run is it worst?**
 
 # %%
 runs = validate.measured_runs()
@@ -429,24 +437,25 @@ figure, ax = figures.new_axes(8.5, 3.4)
 figures.show(figure, figures.draw_against_published(ax, points, what="Memory", unit="GiB"))
 
 # %% [markdown]
-# Name the misses, do not hide them. What do the worst ones have in common: many servers and little work for each GPU,
-# experts in fp8, frameworks whose details we do not know? A planner need not be right about seconds to *choose* well,
-# for errors that all layouts share cancel. But two plans that differ by less than the error above are a tie: measure
-# both. (The constants of our clock were fitted on these same runs; `python -m shardlab.costs.validation` leaves each
-# family out.)
+# Report the misses; do not hide them. What do the worst ones have in common: many servers and little work per GPU,
+# experts in fp8, frameworks whose details we do not know? A planner need not predict seconds exactly to *choose*
+# well, because errors that all layouts share cancel. But two plans that differ by less than the error above are a
+# tie: measure both. (The constants of our time model were fitted on these same runs; `python -m
+# shardlab.costs.validation` leaves out each family in turn.)
 #
 # ## 10 · Real runs, and why they chose their layouts
 #
-# What teams have published, beside what our planner would have tried first:
+# Here are layouts that teams have published, compared with the layout that our planner would have tried first:
 #
-# - **OLMo 7B** (trained on Dolma; 2402.00838): FSDP, nothing else. It fits, so no axis that sends more is needed.
-# - **Yi 34B** (2403.04652): ZeRO-1 with tensor and pipeline parallelism; Yi-Lightning, with experts, adds their axis.
-#   The sizes were not published: tp 8 and pp 4 below are our guess.
-# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model cut over 4 of them, optimizer state cut as in ZeRO-3. A TPU torus
-#   is not a server of eight: we plan for GPUs in its place.
-# - **Llama 3 405B** (2407.21783, table 4): tp 8, pp 16 in interleaved chunks, dp 128 on 16,384 H100.
-# - **DeepSeek-V3** (2412.19437, section 3.2): pp 16, experts over 64, ZeRO-1, *no* tensor parallelism: an H800's NVLink
-#   is cut, and DualPipe hides the all-to-all (week 13). Older notes give "ZeRO-1, tensor, pipeline" for all DeepSeeks.
+# - **OLMo 7B** (trained on Dolma; 2402.00838): FSDP only. It fits, so no axis that sends more is needed.
+# - **Yi 34B** (2403.04652): ZeRO-1 with tensor and pipeline parallelism; Yi-Lightning, which has experts, adds an
+#   expert axis. The sizes were not published: tp 8 and pp 4 below are our guess.
+# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model split over 4 of them, optimizer state sharded as in ZeRO-3. A
+#   TPU torus is not a server of eight GPUs; we plan for GPUs instead.
+# - **Llama 3 405B** (2407.21783, table 4): tp 8, pp 16 with interleaved chunks, dp 128 on 16,384 H100s.
+# - **DeepSeek-V3** (2412.19437, section 3.2): pp 16, experts over 64, ZeRO-1, *no* tensor parallelism: an H800 has
+#   reduced NVLink bandwidth, and DualPipe hides the all-to-all (week 13). Older notes list "ZeRO-1, tensor, pipeline"
+#   for all DeepSeek models.
 
 # %%
 llama = next(run for run in runs if run.id == "LLAMA3-405B-16384-cp1")
@@ -468,23 +477,23 @@ for name, (gpu, sequences, layout) in own.items():
 print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 
 # %% [markdown]
-# Where, by our formulas, theirs holds more than a GPU has, look for what they did and we did not count: DeepSeek-V3
-# trains in fp8, keeps moments in bf16 and recomputes norms and up-projections. Where ours is "faster", suspect us
-# first: their choice met a real network, failures, and a team that had to debug it. Batch and number of GPUs are
-# rounded here.
+# Where our formulas say that their layout exceeds a GPU's memory, look for something they did and we did not count:
+# DeepSeek-V3 trains in fp8, keeps moments in bf16 and recomputes norms and up-projections. Where ours is "faster",
+# suspect our model first: their choice had to work on a real network, with failures, and with a team that debugs it.
+# The batch and the number of GPUs are rounded here.
 #
 # **Which framework (框架) for which plan?**
 #
-# | framework | pick it for |
+# | framework | use it for |
 # |---|---|
 # | PyTorch DDP | a model that fits on one GPU |
-# | FSDP (FSDP2) | plain PyTorch; alone for billions of parameters, with the other axes for more |
+# | FSDP (FSDP2) | plain PyTorch; on its own for billions of parameters, with other axes for more |
 # | torchtitan | FSDP2 and the other four axes in plain PyTorch; measured up to 405B on 512 H100 |
-# | DeepSpeed | ZeRO with offload and ZeRO++, little change to a training script |
-# | Megatron-LM | five axes at the largest scale, fastest kernels; the model is written in its layers |
+# | DeepSpeed | ZeRO with offload and ZeRO++; few changes to a training script |
+# | Megatron-LM | five axes at the largest scale, the fastest kernels; you write the model with its layers |
 # | Megatron Bridge | Megatron's axes with recipes, and checkpoints from and to Hugging Face |
 # | Apex | history: mixed precision and fused kernels before PyTorch had them |
-# | ColossalAI | many parallelisms behind plugins, heterogeneous memory |
+# | ColossalAI | many kinds of parallelism as plugins, heterogeneous memory |
 # | Nanotron | three axes and experts in code that one person can read |
 #
 # ## 11 · Read real code
@@ -492,10 +501,10 @@ print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 # Open `megatron/core/parallel_state.py` and `megatron/core/distributed/` of your installed `megatron-core`, or of
 # NVIDIA/Megatron-LM. Three questions:
 #
-# 1. `"order"`: in which order does `initialize_model_parallel` number ranks by default, the fastest axis first? A list.
-# 2. `"fp32_gradients"`: which field of `DistributedDataParallelConfig` makes 2 bytes of a gradient into 4? A name.
-# 3. `"smallest_bucket"`: with `bucket_size=None`, below which number of parameters does `DistributedDataParallel` never
-#    set the bucket size? A number.
+# 1. `"order"`: in which order does `initialize_model_parallel` number ranks by default, fastest axis first? A list.
+# 2. `"fp32_gradients"`: which field of `DistributedDataParallelConfig` turns 2 bytes per gradient into 4? A name.
+# 3. `"smallest_bucket"`: with `bucket_size=None`, what is the smallest bucket size, in parameters, that
+#    `DistributedDataParallel` ever sets? A number.
 
 # %% exercise="week10.reading"
 reading_answers = {"order": None, "fp32_gradients": None, "smallest_bucket": None}
@@ -511,31 +520,32 @@ check("week10.reading", reading_answers)
 # %% [markdown]
 # ## 12 · Challenge: Alpa's stages
 #
-# Layers differ: the first has an embedding, the last the logits, DeepSeek-V3 has three without experts. Alpa
-# (2201.12023, section 5) cuts by dynamic programming (动态规划): the slowest stage sets the pace, and each must fit.
+# Layers differ: the first has an embedding, the last has the logits, and DeepSeek-V3 has three without experts. Alpa
+# (2201.12023, section 5) cuts the layers into stages by dynamic programming (动态规划): the slowest stage sets the
+# pace, and each stage must fit.
 #
 # **By hand:** layers of 3, 1 and 1 seconds, each with 10 bytes of states and 1 kept byte per microbatch; two stages,
-# two microbatches. Stage 0 has two microbatches in flight, stage 1 one. `[1, 2]` holds 10 + 2·1 = 12 and 20 + 2 = 22
-# bytes, and its slowest stage takes 3 s; `[2, 1]` holds 24 and 11, and takes 4 s. Under a limit of 22 or more:
-# `[1, 2]`.
+# two microbatches. Stage 0 has two microbatches in flight, stage 1 has one. `[1, 2]` holds 10 + 2·1 = 12 and 20 + 2 =
+# 22 bytes, and its slowest stage takes 3 s. `[2, 1]` holds 24 and 11 bytes and takes 4 s. With a limit of 22 or more,
+# the answer is `[1, 2]`.
 #
 # **`cut(layers, num_stages, num_microbatches, limit_bytes)`**: `layers` lists `(seconds, state_bytes, kept_bytes)`.
 # Stage i holds the states of its layers, and kept_bytes for each of the min(num_stages − i, num_microbatches)
-# microbatches in flight. Return the number of layers of each stage, 1 or more, all within the limit, so that the
-# slowest stage is *as quick as can be*. At least one cut fits; of equally quick ones any will do. 64 layers in 16
-# stages have 10¹⁴ cuts and you have six seconds. *About 17 lines.*
+# microbatches in flight. Return the number of layers in each stage, 1 or more. All stages must stay within the limit,
+# and the slowest stage must be *as fast as possible*. At least one cut fits; if several are equally fast, return any
+# of them. 64 layers in 16 stages have 10¹⁴ cuts, and you have six seconds. *About 17 lines.*
 #
 # <details><summary>Hint</summary>
 #
 # `best[end]`: the smallest achievable time of the slowest stage when the first `end` layers are in the stages so far.
-# One more stage: for every `begin` and `end`, max(best[begin], seconds of the layers between), if they fit. Remember
-# `begin`; walk back at the end.
+# To add a stage, compute max(best[begin], seconds of the layers in between) for every `begin` and `end`, if these
+# layers fit. Save `begin`, and trace back at the end.
 # </details>
 
 
 # %% exercise="week10.cut"
 def cut(layers, num_stages, num_microbatches, limit_bytes):
-    """Layers of each stage: all fit, and the slowest stage is as quick as can be."""
+    """Returns the layers per stage so that all stages fit and the slowest stage is as fast as possible."""
     ### BEGIN SOLUTION
     best, came_from = {0: 0}, []
     for stage in range(num_stages):
@@ -563,17 +573,18 @@ check("week10.cut", cut)
 # %% [markdown]
 # ## 13 · Interview: 1T parameters on 1,024 H100
 #
-# **`used_and_days(num_parameters, tokens_per_step, step_seconds, num_gpus, peak_flops, total_tokens)`** returns
-# the share of the peak that a step uses by 6 FLOPs per parameter and token (the MFU, 模型算力利用率, without
-# attention), and the days of a training, not rounded. *About 2 lines.*
+# **`used_and_days(num_parameters, tokens_per_step, step_seconds, num_gpus, peak_flops, total_tokens)`** returns the
+# fraction of the peak that a step uses, counting 6 FLOPs per parameter and token (the MFU, 模型算力利用率, without
+# attention), and the days of training, not rounded. *About 2 lines.*
 #
 # **By hand:** a billion parameters, a million tokens per step, 10 s per step, 10 GPUs of 10¹⁴ FLOP/s. A step needs
-# 6·10¹⁵ FLOPs of the 10¹⁶ that the GPUs could do in its time: 0.6. For 8.64 billion tokens 8,640 steps take one day.
+# 6·10¹⁵ of the 10¹⁶ FLOPs that the GPUs could do in that time: 0.6. For 8.64 billion tokens, 8,640 steps take one
+# day.
 
 
 # %% exercise="week10.trillion"
 def used_and_days(num_parameters, tokens_per_step, step_seconds, num_gpus, peak_flops, total_tokens):
-    """(share of the GPUs' peak by 6 P a token, days for all tokens)."""
+    """Returns (fraction of the GPUs' peak, at 6P FLOPs per token; days for all tokens)."""
     ### BEGIN SOLUTION
     used = 6 * num_parameters * tokens_per_step / (step_seconds * num_gpus * peak_flops)
     return used, total_tokens / tokens_per_step * step_seconds / 86400
@@ -591,29 +602,30 @@ print(f"{layout_text(best.layout)}: {best.memory.total / GIB:.1f} GiB, {best.ste
 print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take {days:.0f} days")
 
 # %% [markdown]
-# Now the answer that you would give, in six to ten sentences: the plan, what its fullest GPU holds, its MFU, and why
-# two of its neighbours lose; how far such predictions were off in section 9, and what that means for your numbers; what
-# you would measure first on the real cluster, and what would make you change the plan.
+# Now write the answer you would give, in six to ten sentences: the plan, the memory of its fullest GPU, its MFU, and
+# why two of its neighbors lose; how far off such predictions were in section 9, and how that affects your numbers;
+# what you would measure first on the real cluster, and which result would make you change the plan.
 
 # %% [markdown] manual="week10.interview" points=2
 # ### BEGIN SOLUTION
-# Tensor parallel 8 inside each server, a pipeline of tens of stages over the servers, interleaved in chunks so that the
-# bubble stays small with hundreds of microbatches of one sequence, data parallel over what is left, with ZeRO-1 and
-# float32 gradients, and no full recomputation, since it fits without. Bytes, seconds and MFU are those of the cell
-# above; 10T tokens take years, so either the cluster or the number of tokens is wrong: I would say so at once.
+# I would use tensor parallel 8 inside each server; a pipeline of tens of stages over the servers, interleaved in chunks
+# so that the bubble stays small with hundreds of microbatches of one sequence; data parallel over the rest, with ZeRO-1
+# and float32 gradients; and no full recomputation, since it fits without. Bytes, seconds and MFU are those of the cell
+# above. 10T tokens take years, so either the cluster or the number of tokens is wrong: I would say so at once.
 #
-# Half the tensor parallelism, or half the stages, would be a little faster and does not fit. Full recomputation fits
-# easily and costs nearly a third of the step. tp 16 leaves the server and pays more all-reduces.
+# Half the tensor parallelism, or half the stages, would be a little faster but does not fit. Full recomputation fits
+# easily but costs nearly a third of the step. tp 16 leaves the server and pays for more all-reduce traffic.
 #
-# Published runs were missed by the errors of section 9, and the one with tp above 8 on this GPU by far more: I treat
-# plans that are less than ten per cent apart as equal, and give the step as a range.
+# Our predictions missed published runs by the errors of section 9, and missed the one with tp above 8 on this GPU by
+# far more. I treat plans that are less than ten percent apart as equal, and give the step time as a range.
 #
-# First I would measure one layer forward and backward on one server with tp 8, an all-reduce inside it and over two,
-# and the peak of memory of the first and the last stage in a run with few microbatches. A GPU with less usable memory
-# than assumed sends me to more stages or selective recomputation; a slow network to fewer gradients, not to less tp.
+# First I would measure one layer forward and backward on one server with tp 8, an all-reduce inside a server and over
+# two, and the peak memory of the first and last stages in a run with few microbatches. If a GPU has less usable memory
+# than assumed, I would use more stages or selective recomputation; if the network is slow, I would send fewer
+# gradients, not reduce tp.
 #
-# Full marks: a legal plan with its bytes and MFU, two neighbours with reasons, an error from section 9 used, a first
-# measurement that could change the plan.
+# Full marks: a legal plan with its bytes and MFU, two neighbors with reasons, an error from section 9 that is used, and
+# a first measurement that could change the plan.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -621,34 +633,36 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 #
 # <details><summary>A layout is predicted 4% faster than another. Which do you take?</summary>
 #
-# Neither yet: the clock is off by more. Take the one that is simpler or smaller, or measure both.
+# Neither yet: the time model's error is larger. Take the simpler or smaller one, or measure both.
 # </details>
 #
-# <details><summary>Why is "does not fit" the commonest reason in the list of neighbours?</summary>
+# <details><summary>Why is "does not fit" the most common reason in the list of neighbors?</summary>
 #
-# Because less splitting means fewer messages and larger products, so the layouts that would be faster are those that
+# Less splitting means fewer messages and larger matrix products, so the layouts that would be faster are those that
 # need more memory.
 # </details>
 #
-# <details><summary>A calculator reports 115% of the peak. First suspect?</summary>
+# <details><summary>A calculator reports 115% of the peak. What do you suspect first?</summary>
 #
-# FLOPs that nobody computed, such as the masked half of attention; or recomputation counted as model FLOPs.
+# FLOPs that were never computed, such as the masked half of attention, or recomputation counted as model FLOPs.
 # </details>
 #
 # ## 15 · Take away
 #
-# > **One.** A planner is three functions: enumerate, prune by memory, rank by time. Memory decides more than time.
+# > **One.** A planner is three functions: enumerate, prune by memory, rank by time. Memory decides more often than
+# > time.
 #
-# > **Two.** Rules of thumb are claims about one model on one cluster. Test them with the numbers of yours.
+# > **Two.** Rules of thumb are claims about one model on one cluster. Test them with your own numbers.
 #
-# > **Three.** A prediction without its error is a wish. Know the misses, and measure what the plan depends on.
+# > **Three.** A prediction without an error estimate is a wish. Know where it misses, and measure whatever the plan
+# > depends on.
 #
 # ## 16 · Going further
 #
-# - Zheng et al., *Alpa*, arXiv 2201.12023. Look for: equation 2, and what a stage's submesh adds to your challenge.
+# - Zheng et al., *Alpa*, arXiv 2201.12023. Look for: equation 2, and how a stage's submesh extends your challenge.
 # - Narayanan et al., *PTD-P*, arXiv 2104.04473. Look for: the takeaways of section 3, and which figure measures each.
-# - *The Ultra-Scale Playbook* (Hugging Face). Look for: the order in which it chooses axes, beside section 7.
+# - *The Ultra-Scale Playbook* (Hugging Face). Look for: the order in which it chooses axes, compared with section 7.
 #
 # **An experiment, not graded.** Run `shardlab plan --model llama3-405b --gpus 16384 --tokens-per-batch 16777216 --gpu
-# h100`, then with `h200` and `b200`. What does more memory buy, and which neighbour stops losing? (The command tries
-# more than section 6's cell: ZeRO-2 beside a pipeline, for one.)
+# h100`, then with `h200` and `b200`. What does more memory buy, and which neighbor no longer loses? (The command
+# tries more than the cell in section 6, such as ZeRO-2 with a pipeline.)

@@ -1,4 +1,4 @@
-"""Week 11: the numbers that its page names, its references by hand and beside the package's, and partial credit."""
+"""Week 11: the numbers on its page, its references checked by hand and against the package's, and partial credit."""
 
 import inspect
 from dataclasses import replace
@@ -21,7 +21,7 @@ from autograder.weeks.week11_moe.reading import READING
 
 
 def test_the_bill_by_hand():
-    """4,096 tokens over 64 experts: 64 rows, 80 at a factor of 1.25, 7.9 of spread."""
+    """4,096 tokens over 64 experts: 64 rows, 80 at a factor of 1.25, a standard deviation of 7.9."""
     rows, even, worst = bill.expected(bill.SWITCH)
     assert rows == 80 and worst == 1 - 80 / 4096
     assert even == pytest.approx(sqrt(63 / 64) / sqrt(2 * pi * 64)) and round(sqrt(64 * 63 / 64), 1) == 7.9
@@ -114,7 +114,7 @@ def test_counts_beyond_two_to_the_24_need_whole_numbers():
 
 
 def test_own_counts_punish_a_perfect_router_of_the_page():
-    """Two ranks, each with one expert for all its tokens: even over both, loss 1; each alone sees more."""
+    """Each of two ranks sends all its tokens to one expert: even over both, loss 1; each rank alone sees more."""
     scores = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
     experts = scores.topk(1).indices
     assert balance.loss_by_definition(scores, experts)[0].item() == pytest.approx(1)
@@ -123,7 +123,7 @@ def test_own_counts_punish_a_perfect_router_of_the_page():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_reference_of_a_step_is_the_loss_added(seed):
-    """The mean over microbatches of task plus coefficient times loss, by the package's loss."""
+    """The mean over microbatches of task loss plus coefficient times balance loss, using the package's loss."""
     case = flow.CHECK.public[0] | {"microbatches": 2}
     task = flow.CHECK.make(case, Random(seed))
     first, second = (task.inputs[rank]["args"] for rank in (0, 1))
@@ -167,9 +167,9 @@ def test_the_interviews_numbers():
 
 
 def trained(rate, seed):
-    """As the page trains, but longer: how full the fullest expert is over the mean, and bits of it about a character.
+    """Trains as the page does, but longer; returns fullest expert over mean, and bits about the character.
 
-    After the page's 250 steps that was 1.4 with two threads and 1.8 with one: their sums differ in the last digit.
+    After the page's 250 steps, the ratio was 1.4 with two threads and 1.8 with one: sums differ in the last digit.
     """
     torch.manual_seed(seed)
     text, choice = model.read_text(ROOT / "docs"), model.Choice(8, 2, score=torch.sigmoid, renormalise=True)
@@ -201,7 +201,7 @@ def test_a_bias_evens_the_load_and_experts_specialise_more():
 def test_what_the_reading_questions_ask_is_so():
     drop = inspect.signature(moe_utils.apply_router_token_dropping).parameters["drop_policy"]
     assert drop.default == READING["drops"]
-    scores = torch.tensor([[0.9, 0.0, 0.0, 0.6, 0.6, 0.0]])  # the best score, or the best two of a group
+    scores = torch.tensor([[0.9, 0.0, 0.0, 0.6, 0.6, 0.0]])  # the best score of a group, or its best two
     _, chosen = moe_utils.group_limited_topk(scores, 2, 1, 6, 2, 1)
     assert set(chosen[0].tolist()) == {3, 4} and READING["groups"] == 8 // 4
     source = inspect.getsource(TopKRouter.routing)
@@ -234,5 +234,5 @@ def test_a_bias_that_counts_in_float32_earns_half(judged):
 
 
 def test_rates_that_never_settle_and_never_arrive_are_told_apart(judged):
-    assert "It swings" in judged("week11.fifty-steps", "rate_0_1").text
+    assert "It oscillates" in judged("week11.fifty-steps", "rate_0_1").text
     assert "It has not arrived" in judged("week11.fifty-steps", "rate_of_deepseek").text

@@ -12,21 +12,21 @@
 # ---
 
 # %% [markdown]
-# # Week 11 · Mixture of experts (混合专家): a model of which each token uses a part
+# # Week 11 · Mixture of experts (混合专家): each token uses part of the model
 #
 # *3 hours · 1 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
-# - [ ] **build** a layer of experts: choose, drop, sort, compute, sort back, with every gradient right;
-# - [ ] **balance** a router by a loss or by a bias, on one rank or many, with the same result;
-# - [ ] **say** what a model of 671 billion parameters costs, of which a token uses 37 billion.
+# - [ ] **build** a layer of experts: choose, drop, sort, compute and sort back, with all gradients right;
+# - [ ] **balance** a router with a loss or a bias, with the same result on one rank or many;
+# - [ ] **explain** the costs of a model with 671 billion parameters, of which a token uses 37 billion.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>In a GPT, where are most of the weights: in attention or in the MLPs?</summary>
 #
-# In the MLPs: 8h² of a layer's 12h².
+# In the MLPs: they have 8h² of a layer's 12h² weights.
 # </details>
 #
 # <details><summary>A weight takes part in one multiply-add per token. How many FLOPs is that in training?</summary>
@@ -53,10 +53,10 @@ gelu = torch.nn.functional.gelu
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# A larger model learns more, and costs more FLOPs for each token. **Experts** (专家) cut that tie: a layer has many
-# MLPs, and a **router** (路由器) sends each token to a few of them. A layer of DeepSeek-V3 has 256; a token visits 8 of
-# them, and one **shared expert** (共享专家) that every token visits (arXiv 2412.19437, section 4.2). **How much of the
-# model does a token use?** Guess, then run.
+# A larger model learns more, but costs more FLOPs per token. **Experts** (专家) break that link: a layer has many
+# MLPs, and a **router** (路由器) sends each token to a few of them. A layer of DeepSeek-V3 has 256 experts; a token
+# visits 8 of them, and one **shared expert** (共享专家) that every token visits (arXiv 2412.19437, section 4.2).
+# **How much of the model does a token use?** Guess, then run the cell.
 
 # %%
 v3 = costs.find_model("deepseek-v3")
@@ -69,15 +69,15 @@ bars = {name: 2 * number for name, number in weights.items()} | {
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
-# All 671 billion weights can learn, for the FLOPs of 37 billion. The price: nobody decides beforehand how many
-# tokens an expert gets. This week is about that. Each model stays on one device; next week the experts move to
+# All 671 billion weights can learn, for the FLOPs of 37 billion. The price is that nothing fixes in advance how many
+# tokens an expert gets. That is the topic of this week. Each model stays on one device; next week the experts move to
 # different ranks.
 #
 # ## 2 · The picture first
 #
-# Four ranks, each with 16 characters of this course's own text. Across: tokens. Down: the 16 experts of a layer. Grey
-# is the router's **score** (得分), dark is high. Each token chooses two experts: the dots. The model is fresh: nothing
-# is trained. **Will all experts get about the same number of tokens?** Commit to an answer.
+# Each of four ranks has 16 characters of this course's own text. Columns are tokens; rows are the 16 experts of a
+# layer. Gray is the router's **score** (得分), and darker is higher. The dots are the two experts that each token
+# chooses. The model is untrained. **Will all experts get about the same number of tokens?** Commit to an answer.
 
 # %%
 text = model.read_text("../../docs")
@@ -118,13 +118,14 @@ def draw_map(k, factor=None, bias_steps=0, nodes=4):
 draw_map(k=2)
 
 # %% [markdown]
-# Nobody taught this router to prefer anyone. But its weights are random, so it has preferences, and text is not random:
-# what is frequent comes again and again. The dashed line is the mean.
+# This router was not trained to prefer any expert. But its weights are random, so it has preferences, and text is not
+# random: frequent characters occur again and again. The dashed line is the mean.
 #
-# An expert is a matrix product with a fixed place in memory and, soon, on another GPU. So its tokens may be capped: a
-# **capacity** (容量) of `factor` times the even share. Choices beyond it are **dropped** (丢弃, a cross): that expert
-# adds nothing to the token. The second picture has factor 1. In the third, each expert's scores got a **bias** (偏置)
-# that 50 steps had adjusted. **Why does it still drop so many, although the bars are nearly even?**
+# An expert is a matrix product with a fixed buffer in memory and, soon, on another GPU. So the number of its tokens
+# may be limited to a **capacity** (容量) of `factor` times the even share. Choices beyond it are **dropped** (丢弃,
+# shown as a cross): that expert adds nothing to the token. The second picture has factor 1. In the third, a **bias**
+# (偏置), adjusted for 50 steps, is added to each expert's scores. **Why does it still drop so many, although the bars
+# are nearly even?**
 
 # %%
 draw_map(k=2, factor=1.0)
@@ -132,10 +133,12 @@ draw_map(k=2, factor=1.0, bias_steps=50)
 
 
 # %% [markdown]
-# Each rank drops from its own 16 tokens, two rows per expert: what is even over 64 tokens need not be even over 16.
+# Each rank keeps only two rows per expert from its own 16 tokens. A load that is even over 64 tokens need not be even
+# over 16.
 #
-# Now move the sliders. `nodes` is how many of four nodes, with four neighbouring experts each, a token may use, so that
-# fewer copies travel (week 12). **Which slider does most for the balance, and which does nothing to it?**
+# Now move the sliders. `nodes` is the number of nodes that a token may use, out of four with four adjacent experts
+# each; a limit means that fewer copies are sent (week 12). **Which slider improves the balance most, and which does
+# not affect it?**
 
 
 # %% tags=["interactive"]
@@ -145,41 +148,43 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 
 
 # %% [markdown]
-# <details><summary>An answer</summary>
+# <details><summary>Answer</summary>
 #
-# The bias does most; a larger k helps, as second choices spread. The capacity does nothing: it drops what was
-# chosen, and the choices stay as they are.
+# The bias helps most. A larger k also helps, because second choices spread. The capacity has no effect: it drops
+# choices, but does not change which experts were chosen.
 # </details>
 #
 # ## 3 · Even a perfect router drops
 #
-# **Notation.** T tokens, E experts, k choices per token, H the hidden size, F the width of an expert. A shape's letters
-# stand behind a name: `scores_TE`. T tokens make Tk choices, n = Tk/E for each expert on average.
+# **Notation.** There are T tokens, E experts and k choices per token; H is the hidden size and F the width of an
+# expert. The letters of a shape follow the name: `scores_TE`. T tokens make Tk choices, n = Tk/E per expert on
+# average.
 #
-# Take the fairest router there is: k experts at random. An expert's **load** (负载) is then a sum of T coin tosses with
-# probability k/E: its mean is n, its variance n(1 − k/E). With 64 experts, k = 1 and 4,096 tokens that is 64 ± 7.9. At
-# factor 1 everything above the mean is dropped. A normal number exceeds its mean by σ/√(2π) on average. So the share
-# lost is
+# Take the fairest possible router, which chooses k experts at random. An expert's **load** (负载) is then a sum of T
+# coin tosses with probability k/E: its mean is n and its variance n(1 − k/E). With 64 experts, k = 1 and 4,096
+# tokens, that is 64 ± 7.9. At factor 1, everything above the mean is dropped. The excess of a normal variable over
+# its mean, counting values below the mean as 0, is σ/√(2π) on average. So the fraction lost is
 #
-# > σ/(n√(2π)) = √((1 − k/E) / (2πn)), for k = 1 and many experts 1/√(2π·T/E).
+# > σ/(n√(2π)) = √((1 − k/E) / (2πn)), which is 1/√(2π·T/E) for k = 1 and many experts.
 #
-# **By hand.** 8 tokens, 4 experts, k = 1, factor 1.25. An even share is n = 2 rows, so an expert takes ⌈1.25 · 2⌉ = 3.
-# At factor 1 a uniform router loses √((3/4) / (2π · 2)) = 24%. If all 8 tokens want one expert, it keeps 3 of 8, and
-# 5/8 = 62.5% are lost. At factor 8 it may take 16 rows and gets 8: nothing is lost.
+# **By hand.** 8 tokens, 4 experts, k = 1, factor 1.25. An even share is n = 2 rows, so an expert can take
+# ⌈1.25 · 2⌉ = 3. At factor 1, a uniform router loses √((3/4) / (2π · 2)) = 24%. If all 8 tokens choose the same
+# expert, it keeps 3 of 8, and 5/8 = 62.5% are lost. At factor 8 it can take 16 rows and gets 8, so nothing is lost.
 #
 # ### Warm-up: the bill
 #
 # **`expert_bill(tokens, experts, k, factor)`** returns three numbers: the rows that an expert takes at this factor,
-# rounded up; the share of choices that a uniform router loses at factor **1**; and the share that is lost at this
-# factor when all tokens want the same k experts. *About 3 lines.*
+# rounded up; the fraction of choices that a uniform router loses at factor **1**; and the fraction lost at this
+# factor when all tokens choose the same k experts. *About 3 lines.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, scores and routers,
-# > loads near even and far from it, no tokens at all, one to four ranks, groups that are only a part of the world.
+# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other sizes, scores and routers,
+# > loads that are nearly even and loads that are not, no tokens at all, one to four ranks, groups that are only part
+# > of the world.
 
 
 # %% exercise="week11.bill"
 def expert_bill(tokens, experts, k, factor):
-    """[rows of an expert, share lost of a uniform router at factor 1, share lost where all want the same k]."""
+    """Returns [rows of an expert, fraction lost at factor 1 if uniform, fraction lost if all choose the same k]."""
     ### BEGIN SOLUTION
     rows = ceil(factor * tokens * k / experts)
     even = sqrt((1 - k / experts) / (2 * pi * tokens * k / experts))
@@ -193,9 +198,9 @@ some = [{"tokens": 1000, "experts": 48, "k": 4, "factor": 1.1}, {"tokens": 64, "
 check("week11.bill", expert_bill, cases=[switch, *some])
 
 # %% [markdown]
-# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. The first line
-# printed is your second number; `costs.dropped_share` has it for any factor. And how full is the *fullest*
-# of 256 experts, k = 8?
+# **Predict, then measure** on four ranks, each with 4,096 random tokens, eight times. The first line of the output is
+# your second number; `costs.dropped_share` computes it for any factor. And how full is the *fullest* of 256 experts
+# with k = 8?
 
 
 # %%
@@ -219,39 +224,40 @@ for experts, k in ((64, 6), (256, 8)):
     print(f"{experts} experts, k = {k}: the fullest has {full:.2f} times the mean, {predicted:.2f} by formula")
 
 # %% [markdown]
-# So **luck alone fills the fullest of 256 experts to about 1.25 times the mean**, with 128 rows on average: a router
-# that is fair on average gets no further. A capacity *factor* of 1.25 costs such a router almost nothing; the fresh
-# router of section 2 would lose much more.
+# So **chance alone fills the fullest of 256 experts to about 1.25 times the mean**, with 128 rows on average. A
+# router that is fair on average cannot do better. A capacity *factor* of 1.25 costs such a router almost nothing; the
+# untrained router of section 2 would lose much more.
 #
 # ## 4 · A router
 #
-# A router makes a **logit** (one number per expert) of a token, a score of the logit, and chooses the k best scores.
+# A router computes **logits** from a token (one number per expert), turns each logit into a score, and chooses the k
+# best scores.
 #
 # **By hand.** One token, logits `[ln 4, ln 2, 0, 0]`, k = 2.
 #
-# | score | of the four experts | weights of experts 0 and 1 | renormalised (归一化) |
+# | score | of the four experts | weights of experts 0 and 1 | renormalized (归一化) |
 # |---|---|---|---|
 # | softmax | 4/8, 2/8, 1/8, 1/8 | 4/8, 2/8 | 2/3, 1/3 |
 # | sigmoid | 4/5, 2/3, 1/2, 1/2 | 4/5, 2/3 | 6/11, 5/11 |
 # | sigmoid, bias `[0, 0, .4, 0]` | 4/5, 2/3, **.9**, 1/2 | **experts 2 and 0:** 1/2, 4/5 | 5/13, 8/13 |
 #
-# The last row is DeepSeek-V3's: the bias takes part in the choice, not in the weight (arXiv 2408.15664). Softmax,
-# renormalised, is Mixtral's: the same as a softmax of the k largest logits. Choosing has no gradient; **the router
-# learns through the weight alone**. That is why each expert's output is multiplied by it.
+# The last row is DeepSeek-V3's router: the bias affects the choice but not the weight (arXiv 2408.15664). Mixtral's
+# is the renormalized softmax, which equals a softmax of the k largest logits. Choosing has no gradient, so **the
+# router learns only through the weight**. That is why the layer multiplies each expert's output by it.
 #
-# <details><summary>With k = 1 and renormalised weights, what is the gradient of the router?</summary>
+# <details><summary>With k = 1 and renormalized weights, what is the gradient of the router?</summary>
 #
-# Zero: the weight is 1, whatever the router says. Switch Transformers, k = 1, multiplies by the softmax itself.
+# Zero: the weight is 1 for any logits. Switch Transformers, with k = 1, multiplies by the softmax itself.
 # </details>
 #
-# **`choose(logits, bias, k, score, renormalise)`** returns a token's k experts, int64, and their weights. Scores and
-# weights are fp32, even for bf16 logits: small differences decide. `score` is a function of `[T, E]` logits. *About 5
-# lines.* Leave `router_step` as it is.
+# **`choose(logits, bias, k, score, renormalise)`** returns each token's k experts, int64, and their weights. Scores
+# and weights are fp32 even for bf16 logits, because small differences decide. `score` is a function of `[T, E]`
+# logits. *About 5 lines.* Do not change `router_step`.
 
 
 # %% exercise="week11.router"
 def choose(logits, bias, k, score, renormalise):
-    """Experts [T, k] and weights [T, k], fp32, of logits [T, E]; the bias [E] has a say in the choice alone."""
+    """Returns experts [T, k] and weights [T, k], fp32, for logits [T, E]; the bias [E] affects only the choice."""
     ### BEGIN SOLUTION
     scores = score(logits.float())
     experts = (scores + bias).topk(k, -1).indices
@@ -261,7 +267,7 @@ def choose(logits, bias, k, score, renormalise):
 
 
 def router_step(logits, bias, k, sigmoid, renormalise, gradient):
-    """Given. Experts, weights, and the gradient of the logits where weight [t, e] has gradient [t, e]."""
+    """Given. Returns experts, weights, and the gradient of the logits if the weight of [t, e] has gradient[t, e]."""
     leaf = logits.clone().requires_grad_()
     score = torch.sigmoid if sigmoid else torch.nn.Softmax(-1)
     experts, weights = choose(leaf, bias, k, score, renormalise)
@@ -279,36 +285,36 @@ check("week11.router", router_step, cases=cases)
 # %% [markdown]
 # ## 5 · Sort, compute, sort back
 #
-# **By hand.** Three tokens, k = 2, experts `[[1, 0], [2, 1], [1, 2]]`. Number the choices t·k + j:
+# **By hand.** Three tokens, k = 2, experts `[[1, 0], [2, 1], [1, 2]]`. Choice j of token t has number t·k + j:
 #
 # | choice | 0 | 1 | 2 | 3 | 4 | 5 |
 # |---|---|---|---|---|---|---|
 # | token | 0 | 0 | 1 | 1 | 2 | 2 |
 # | expert | 1 | 0 | 2 | 1 | 1 | 2 |
 #
-# Sorted by expert, equal ones in order: choices `[1 | 0 3 4 | 2 5]`, of tokens `[0 | 0 1 2 | 1 2]`. These are the
-# **rows** (行). Expert 1 has three of them: one matrix product with three rows. With a capacity of two, choice 4 is
-# dropped, the last one in the queue; or, *by score*, the one of the three with the smallest weight.
+# A stable sort by expert gives choices `[1 | 0 3 4 | 2 5]`, from tokens `[0 | 0 1 2 | 1 2]`. These are the **rows**
+# (行). Expert 1 has three of them and does one matrix product with three rows. With a capacity of two, it drops
+# choice 4, the last one in the queue, or, *by score*, the one of the three with the smallest weight.
 #
-# Sorting is **permute** (重排), adding weighted rows back to their tokens **unpermute**. Weights apart, each is the
-# other's backward.
+# Sorting is called **permute** (重排), and adding the weighted rows back to their tokens is called **unpermute**.
+# Apart from the weights, each is the backward of the other.
 #
-# Then the output. Let an "expert" e just multiply by e + 1, let x be `[1, 10, 100]`, all weights 0.5, no capacity, no
-# shared expert. Rows `[1 | 1 10 100 | 10 100]` become `[1 | 2 20 200 | 30 300]`, times 0.5 `[.5 | 1 10 100 | 15 150]`.
-# Added to their tokens 0, 0, 1, 2, 1, 2: y = `[1.5, 25, 250]`. (In PyTorch `index_add` does that addition; a stable
-# `argsort` does the sorting.)
+# Then compute the output. Let "expert" e simply multiply by e + 1, let x be `[1, 10, 100]` and all weights 0.5, with
+# no capacity and no shared expert. Rows `[1 | 1 10 100 | 10 100]` become `[1 | 2 20 200 | 30 300]`, and times 0.5
+# they are `[.5 | 1 10 100 | 15 150]`. Adding them to their tokens 0, 0, 1, 2, 1, 2 gives y = `[1.5, 25, 250]`. (In
+# PyTorch, `index_add` does this addition, and a stable `argsort` does the sorting.)
 #
-# **`kept(experts, weights, rows, by_score)`**: which choices stay, bool `[T, k]`. **`moe_layer`**: the shared expert's
-# output, plus weight times expert of each choice that stays. An MLP is `gelu(x @ up) @ down`. Two demands: compute an
-# expert on *its* rows alone (the check measures memory: all experts on all tokens keep E/k times as much); and an
-# expert without rows, even a batch without tokens, still gives every weight a gradient: zeros. (A product with 0 rows
-# is legal in PyTorch, and its backward gives zeros.) Next week you will see who waits for whom if it does not. *About
-# 18 lines in all.*
+# **`kept(experts, weights, rows, by_score)`** returns which choices to keep, bool `[T, k]`. **`moe_layer`** returns
+# the shared expert's output, plus weight times expert output for each choice that is kept. An MLP is `gelu(x @ up) @
+# down`. There are two requirements. Compute each expert only on *its* rows (the check measures memory: all experts on
+# all tokens keep E/k times as much). And every weight must get a gradient, of zeros if its expert has no rows or the
+# batch has no tokens. (A product with 0 rows is legal in PyTorch, and its backward gives zeros.) Next week you will
+# see which rank waits for which if it does not. *About 18 lines in all.*
 
 
 # %% exercise="week11.layer"
 def kept(experts, weights, rows, by_score):
-    """Of each expert's choices the first `rows`, by token, or by score those with the largest weights; bool [T, k]."""
+    """Keeps each expert's first `rows` choices, by token, or by score the ones with the largest weights. [T, k]."""
     ### BEGIN SOLUTION
     stays = torch.zeros_like(experts, dtype=torch.bool)
     for expert in experts.unique():
@@ -321,7 +327,7 @@ def kept(experts, weights, rows, by_score):
 
 
 def moe_layer(x, experts, weights, up, down, shared_up, shared_down, rows, by_score):
-    """y [T, H] of x [T, H]; up [E, H, F], down [E, F, H], and the shared expert's, [H, F] and [F, H]."""
+    """Returns y [T, H] for x [T, H]; up [E, H, F], down [E, F, H]; the shared expert's are [H, F] and [F, H]."""
     ### BEGIN SOLUTION
     stays, num_experts = kept(experts, weights, rows, by_score), len(up)
     choice = experts.masked_fill(~stays, num_experts).flatten().argsort(stable=True)[: stays.sum()]
@@ -334,7 +340,7 @@ def moe_layer(x, experts, weights, up, down, shared_up, shared_down, rows, by_sc
 
 
 def layer_step(x, experts, weights, up, down, shared_up, shared_down, rows, by_score, gradient):
-    """Given. The output, and the gradients of x, weights and the four matrices."""
+    """Given. Returns the output, and the gradients of x, weights and the four matrices."""
     leaves = [one.clone().requires_grad_() for one in (x, weights, up, down, shared_up, shared_down)]
     y = moe_layer(leaves[0], experts, *leaves[1:], rows, by_score)
     return y.detach(), *torch.autograd.grad(y, leaves, gradient)
@@ -350,8 +356,8 @@ cases = [drops, best, values | {"skewed": True}, nobody, long | {"part": "memory
 check("week11.layer", kept, layer_step, cases=cases)
 
 # %% [markdown]
-# **Predict, then measure.** 32 experts, k = 2: how much more does a layer hold that computes all experts on all tokens
-# and masks the result?
+# **Predict, then measure.** With 32 experts and k = 2, how much more memory does a layer hold if it computes all
+# experts on all tokens and masks the result?
 
 
 # %%
@@ -378,31 +384,31 @@ for layer in (dense_layer, moe_layer):
     print(f"{layer.__name__:11}: {held.peak / 2**20:6.1f} MiB, the first numbers {outputs[-1][0, :3].tolist()}")
 
 # %% [markdown]
-# Not quite E/k = 16 times: both also hold the shared expert, rows and outputs.
+# The ratio is not quite E/k = 16, because both also hold the shared expert, rows and outputs.
 #
-# ## 6 · Two ways to ask for balance
+# ## 6 · Two ways to balance
 #
-# **A loss, by hand.** Four tokens, two experts, k = 1; scores `[.6 .4] [.7 .3] [.9 .1] [.2 .8]`. Expert 0 gets a share
-# of 3/4 of the choices, and 0.6 of the score on average:
+# **A loss, by hand.** Four tokens, two experts, k = 1; scores `[.6 .4] [.7 .3] [.9 .1] [.2 .8]`. Expert 0 gets a
+# share of 3/4 of the choices and a mean score of 0.6:
 #
 # > **auxiliary loss** (辅助损失) = E · Σ shareₑ · meanₑ = 2 · (3/4 · 0.6 + 1/4 · 0.4) = **1.1**
 #
-# It is 1 where all is even and E where one takes all (Switch Transformers, arXiv 2101.03961, equations 4 to 6). The
-# share is a count and has no gradient; the mean has one. Its price: *every* token is pushed away from expert 0, even
-# those that need it. The loss is added to that of training with a small coefficient; Switch takes 0.01.
+# It is 1 if the load is even and E if one expert takes everything (Switch Transformers, arXiv 2101.03961, equations 4
+# to 6). The share is a count and has no gradient; the mean does. The price is that the loss pushes *every* token away
+# from expert 0, even those that need it. It is added to the training loss with a small coefficient; Switch uses 0.01.
 #
-# **A bias, by hand.** Loads `[6, 4, 2]`, mean 4: the bias moves by `[−u, 0, +u]`. No gradient, no loss; once per step
-# (arXiv 2408.15664, algorithm 1; DeepSeek-V3: u = 0.001).
+# **A bias, by hand.** With loads `[6, 4, 2]` and mean 4, the bias moves by `[−u, 0, +u]`, once per step, without a
+# gradient or a loss (arXiv 2408.15664, algorithm 1; DeepSeek-V3 uses u = 0.001).
 #
 # **`balance_loss(scores, experts)`** divides each token's scores by their sum (sigmoids do not add up to 1) and
-# returns the loss. **`moved_bias(bias, load, rate)`** returns the new bias; `load` is int64. Some cases count
-# beyond 2²⁵: keep whole numbers whole. In bf16, counts around 40,000 were rounded so much that a sign flipped
+# returns the loss. **`moved_bias(bias, load, rate)`** returns the new bias; `load` is int64. Some cases have counts
+# above 2²⁵, so compute in integers. In bf16, counts around 40,000 were rounded so much that a sign flipped
 # ([Megatron-LM#7081](https://github.com/NVIDIA/Megatron-LM/pull/7081)). *About 3 lines each.*
 
 
 # %% exercise="week11.balance"
 def balance_loss(scores, experts):
-    """E times the sum of (share of choices) * (mean score) of scores [T, E] and experts [T, k]."""
+    """Returns E times the sum of (share of choices) * (mean score) for scores [T, E] and experts [T, k]."""
     ### BEGIN SOLUTION
     num_experts = scores.shape[1]
     share = torch.bincount(experts.flatten(), minlength=num_experts) / experts.numel()
@@ -411,14 +417,14 @@ def balance_loss(scores, experts):
 
 
 def loss_step(scores, experts):
-    """Given. The loss and the gradient of the scores."""
+    """Given. Returns the loss and the gradient of the scores."""
     leaf = scores.clone().requires_grad_()
     loss = balance_loss(leaf, experts)
     return loss.detach(), torch.autograd.grad(loss, leaf)[0]
 
 
 def moved_bias(bias, load, rate):
-    """The bias [E] after a step with these loads [E], whole numbers; a load that is exactly the mean leaves it."""
+    """Returns the bias [E] after a step with loads [E], int64; a load exactly at the mean does not change it."""
     ### BEGIN SOLUTION
     return bias + rate * torch.sign(load.sum() - len(load) * load)
     ### END SOLUTION
@@ -432,29 +438,29 @@ cases = [five, sigmoids, near, {"experts": 7, "around": 2**25 + 1, "rate": 0.1, 
 check("week11.balance", loss_step, moved_bias, cases=cases)
 
 # %% [markdown]
-# ## 7 · Bug hunt: a loss that never flows
+# ## 7 · Bug hunt: a loss without a gradient
 #
-# A layer deep inside a model does not see the training's loss. So it sends its own loss along with its output: a
-# Function that returns y unchanged, and whose backward also sends a gradient of 1 into the loss, as if it had been
+# A layer deep inside a model cannot add to the training loss. So it attaches its own loss to its output, with a
+# Function that returns y unchanged and whose backward also sends a gradient of 1 into the loss, as if it had been
 # added. In [Automodel#1408](https://github.com/NVIDIA-NeMo/Automodel/issues/1408) this was
 #
 # ```python
 # MoEAuxLossAutoScaler.apply(weights, aux_loss * weights.shape[0])
 # ```
 #
-# **Before you run: which three things are wrong with the line?**
+# **Before you run the cell: which three things are wrong with this line?**
 
 
 # %%
 def layer_of(x, router, scales, k):
-    """Given, small: y [T, H], where expert e multiplies by scales[e]; scores [T, E]; choices [T, k]."""
+    """Given. A small layer where expert e multiplies by scales[e]; returns y [T, H], scores [T, E], choices [T, k]."""
     scores = (x @ router.T).softmax(-1)
     weights, experts = scores.topk(k, -1)
     return (weights.unsqueeze(-1) * scales[experts]).sum(1) * x, scores, experts
 
 
 class Scaler(torch.autograd.Function):
-    """y itself; the backward sends 1 into the loss."""
+    """Returns y; the backward also sends a gradient of 1 into the loss."""
 
     @staticmethod
     def forward(ctx, y, loss):
@@ -466,7 +472,7 @@ class Scaler(torch.autograd.Function):
 
 
 def asked_for(way, coefficient=0.01, tokens=64):
-    """How long the balance loss's part of the router's gradient is."""
+    """The norm of the balance loss's part of the router's gradient."""
     torch.manual_seed(1)
     x, router = torch.randn(tokens, 4) + 0.5, torch.randn(8, 4).requires_grad_()
     y, scores, experts = layer_of(x, router, torch.ones(8, 4), 2)
@@ -482,20 +488,23 @@ for way in ("added", "as found", "returned"):
     print(f"{way:9}: {asked_for(way) / asked_for('added'):6.0f} times what it should be, with 64 tokens")
 
 # %% [markdown]
-# One: the return value is thrown away, so the gradient is zero. Two: the loss is multiplied by the number of tokens.
-# Three: there is no coefficient. Mend only the first, and the gradient is tokens/coefficient times too strong: here
-# 6,400; the issue estimates 180,000. The first mistake hid the others. Three more, each with its own address:
+# First, the return value is thrown away, so the gradient is zero. Second, the loss is multiplied by the number of
+# tokens. Third, there is no coefficient. If you fix only the first, the gradient is tokens/coefficient times too
+# large: 6,400 times here; the issue estimates 180,000. The first mistake hid the others. Here are three more, with
+# their sources:
 #
-# - **once per microbatch** (微批次): M microbatches give M losses, and the sum was not divided
-#   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor that contained the size of a
-#   microbatch ([Megatron-LM#5798](https://github.com/NVIDIA/Megatron-LM/pull/5798)), or the tensor-parallel size
-#   ([#5047](https://github.com/NVIDIA/Megatron-LM/pull/5047)): *the same model, another coefficient on another mesh*;
-# - **own counts.** *By hand:* two ranks, two experts. Rank 0's tokens have scores (.9, .1) and choose expert 0, rank
-#   1's (.1, .9) and choose expert 1. Over both, share = (1/2, 1/2) and mean = (.5, .5): the loss is 2 · (½ · .5 + ½ ·
-#   .5) = 1. Rank 0 alone sees share (1, 0), loss 2 · (1 · .9) = 1.8, and punishes a router that is perfect. So counts
-#   are summed over ranks. Scores need not travel: with the common share and its *own* mean, each rank has 2 · (½ · .9 +
-#   ½ · .1) = 1, and where all ranks have as many tokens, the ranks' mean of that is the loss of the whole;
-# - **counted twice.** A layer that is recomputed (week 6) runs twice, and a count in its forward doubles
+# - **once per microbatch** (微批次): M microbatches give M losses, and nobody divided the sum
+#   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor contained the microbatch size
+#   ([Megatron-LM#5798](https://github.com/NVIDIA/Megatron-LM/pull/5798)) or the tensor-parallel size
+#   ([#5047](https://github.com/NVIDIA/Megatron-LM/pull/5047)): *the same model had a different coefficient on a
+#   different mesh*;
+# - **local counts.** *By hand:* two ranks, two experts. Rank 0's tokens have scores (.9, .1) and choose expert 0;
+#   rank 1's have (.1, .9) and choose expert 1. Over both ranks, share = (1/2, 1/2) and mean = (.5, .5), so the loss
+#   is 2 · (½ · .5 + ½ · .5) = 1. Rank 0 alone sees share (1, 0) and loss 2 · (1 · .9) = 1.8, and punishes a perfect
+#   router. So sum the counts over ranks. You need not send scores: with the global share and its *own* mean, each
+#   rank has 2 · (½ · .9 + ½ · .1) = 1. If all ranks have the same number of tokens, the mean of these over ranks is
+#   the loss over all tokens;
+# - **double counting.** A recomputed layer (week 6) runs twice, so a count in its forward doubles
 #   ([torchtitan#1593](https://github.com/pytorch/torchtitan/pull/1593)). Watch:
 
 
@@ -521,21 +530,22 @@ for way in ("kept", "recomputed"):
     print(f"{way:10}: {load.tolist()} of 10 tokens; the bias moves by {torch.sign(load.sum() - 4 * load).tolist()}")
 
 # %% [markdown]
-# The sign is the same with doubled counts, so training does not show it; the logged loads do. Where an evaluation is
-# counted as well ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign may be wrong too. The
-# first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()` is False in both.
+# Doubled counts have the same sign, so you do not see the bug in training, only in the logged loads. If evaluation is
+# counted as well ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign can be wrong too.
+# Neither the first run of a recomputed layer nor an evaluation keeps a graph: `torch.is_grad_enabled()` is False in
+# both.
 #
-# **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of`, with its loss attached, times the
-# coefficient and divided by the number of microbatches, and adds the choices of all ranks to `counts`: once. `moe_step`
-# is given. It imitates recomputation (the first run, without a graph, attaches and counts nothing), divides the task's
-# loss by the number of microbatches, and takes the mean of the gradients over ranks. Router gradient and counts must
-# equal those of one process that has all tokens, for any number of ranks. Send E counts per microbatch, not scores.
-# *About 12 lines.*
+# **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of` with the loss attached, multiplied by
+# the coefficient and divided by the number of microbatches, and adds the choices of all ranks to `counts` once.
+# `moe_step` is given. It imitates recomputation (the first run has no graph, and must attach and count nothing),
+# divides the task loss by the number of microbatches, and averages the gradients over ranks. The router gradient and
+# the counts must equal those of one process that has all tokens, for any number of ranks. Send E counts per
+# microbatch, not scores. *About 12 lines.*
 
 
 # %% exercise="week11.flow"
 class WithLoss(torch.autograd.Function):
-    """y itself; the backward also sends a gradient of 1 into `loss`, a number."""
+    """Returns y; the backward also sends a gradient of 1 into `loss`, a scalar."""
 
     @staticmethod
     def forward(ctx, y, loss):
@@ -551,7 +561,7 @@ class WithLoss(torch.autograd.Function):
 
 
 def balanced_layer(x, router, scales, k, coefficient, num_microbatches, counts, *, group):
-    """y [T, H] with coefficient times the balance loss of all ranks' tokens; `counts` [E] grows by their choices."""
+    """Returns y [T, H] with the balance loss of all ranks' tokens attached; adds their choices to `counts` [E]."""
     ### BEGIN SOLUTION
     y, scores, experts = layer_of(x, router, scales, k)
     if not torch.is_grad_enabled():
@@ -565,13 +575,13 @@ def balanced_layer(x, router, scales, k, coefficient, num_microbatches, counts, 
 
 
 def moe_step(batches, targets, router, scales, k, coefficient, *, group):
-    """Given. The gradients of router and experts, means over ranks, and the counts, of a step with microbatches."""
+    """Given. Runs a step with microbatches; returns the averaged gradients of router and experts, and the counts."""
     router, scales = (one.clone().requires_grad_() for one in (router, scales))
     counts, num = torch.zeros(len(router), dtype=torch.int64), len(batches)
     for x, target in zip(batches, targets, strict=True):
-        with torch.no_grad():  # the forward, which keeps nothing
+        with torch.no_grad():  # the first forward, which keeps no graph
             balanced_layer(x, router, scales, k, coefficient, num, counts, group=group)
-        y = balanced_layer(x, router, scales, k, coefficient, num, counts, group=group)  # again, in the backward
+        y = balanced_layer(x, router, scales, k, coefficient, num, counts, group=group)  # recomputed in the backward
         ((y - target).square().mean() / num).backward()
     for one in (router, scales):
         dist.all_reduce(one.grad, group=group)
@@ -585,7 +595,7 @@ three = {"ranks": 4, "subgroup": [1, 2, 3], "microbatches": 3, "tokens": 16, "ex
 check("week11.flow", moe_step, cases=[pair, three | {"coefficient": 0.25}])
 
 # %% [markdown]
-# **One number on every mesh.** The same 48 tokens on 1, 2 and 4 ranks:
+# **The same numbers on every mesh.** Here are the same 48 tokens on 1, 2 and 4 ranks:
 
 
 # %%
@@ -604,8 +614,8 @@ for ranks in (1, 2, 4):
 # %% [markdown]
 # ## 8 · Challenge: balance a skewed router in 50 steps
 #
-# Sigmoid scores, 16 experts, k = 2, 1,024 tokens per step. The router is skewed, and `next_bias` sees what a real
-# system has: the E counts of the last step, nothing else. Luck alone gives 1.15.
+# There are sigmoid scores, 16 experts, k = 2, and 1,024 tokens per step. The router is skewed, and `next_bias` sees
+# only what a real system sees: the E counts of the last step. Chance alone gives 1.15.
 
 # %%
 print(f"the fullest of 16 experts, uniform router, 1,024 tokens: {costs.fullest_expert(16, 2, 1024):.2f}")
@@ -636,20 +646,20 @@ rules = {
 }
 runs = {name: fullest_by_step(rule) for name, rule in rules.items()}
 figure, ax = figures.new_axes(8, 3)
-title = "0.001 does not get there, 0.1 never settles"
+title = "A rate of 0.001 is too slow, and 0.1 never settles"
 figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 
 # %% [markdown]
-# **`next_bias(bias, load, step)`**: the bias for the next step. The target: with the biases of the last ten steps the
-# fullest expert has at most **1.2** times the mean on average, on 8,192 new tokens. Three kinds of router, one point
-# each: skewed by chance; one *hot* expert that most tokens prefer; one *cold* expert that no token chooses. Two ideas:
-# a step that shrinks with `step`, and one that depends on *how far* a load is from the mean, not on its sign alone. *1
-# to 5 lines.*
+# **`next_bias(bias, load, step)`** returns the bias for the next step. The target: with the biases of the last ten
+# steps, the fullest expert has on average at most **1.2** times the mean, on 8,192 new tokens. There are three kinds
+# of router, for one point each: skewed at random; with one *hot* expert that most tokens prefer; with one *cold*
+# expert that no token chooses. Two ideas: an update that shrinks with `step`, and one that depends on *how far* a
+# load is from the mean, not only on the sign. *1 to 5 lines.*
 
 
 # %% exercise="week11.fifty-steps"
 def next_bias(bias, load, step):
-    """The bias [E] after step `step`, 0 to 49, whose loads [E] were these; int64."""
+    """Returns the bias [E] after step `step`, 0 to 49, which had the loads [E], int64."""
     ### BEGIN SOLUTION
     missing = 1 - load / load.float().mean()
     return bias + 0.2 * 0.05 ** (step / 49) * missing.clamp(-1, 1)
@@ -657,7 +667,7 @@ def next_bias(bias, load, step):
 
 
 def balanced(batches, k):
-    """Given. The bias after each of the steps, [steps, E]."""
+    """Given. Returns the bias after each step, [steps, E]."""
     bias, biases = torch.zeros(batches.shape[-1]), []
     for step, logits in enumerate(batches):
         experts = (logits.sigmoid() + bias).topk(k, -1).indices
@@ -678,10 +688,10 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 # %% [markdown]
 # ## 9 · What experts learn
 #
-# Three small GPTs with 8 experts per layer learn this course's text, byte by byte, each on a rank of its own:
-# without balance, with the loss (coefficient 0.1), with the bias (rate 0.005). **Predict:** does balance help experts
-# to specialise (专门化), or hinder them? It is measured in bits: how much the choice of an expert tells about the
-# character, the mutual information (互信息) of the two.
+# Three small GPTs with 8 experts per layer learn this course's text byte by byte, each on a separate rank: without
+# balancing, with the loss (coefficient 0.1), and with the bias (rate 0.005). **Predict:** does balancing help experts
+# to specialize (专门化), or does it hinder them? We measure the mutual information (互信息) of expert and character in
+# bits: how much the choice of an expert reveals about the character.
 
 # %%
 ways = {"nothing": (0.0, 0.0), "loss": (0.1, 0.0), "bias": (0.0, 0.005)}
@@ -709,35 +719,35 @@ for way, (loss, experts, tokens) in zip(ways, after := run(trained, ranks=3, tim
     load = model.load_of(experts, 8)
     full, bits = load.max() / load.float().mean(), model.specialisation(experts, tokens)
     print(
-        f"{way:8}: loss {loss:.2f}, fullest {full:.2f} times the mean, an expert tells {bits:.2f} bits of a character"
+        f"{way:8}: loss {loss:.2f}, fullest {full:.2f} times the mean, {bits:.2f} bits about the character per expert"
     )
 
 # %%
 visits = model.visits_by_kind(after[2][1], after[2][2], 8)
 figure, ax = figures.new_axes(7, 3)
-title = "With the bias: where the choices of each kind of character go (even: 12.5%, most: 50%)"
+title = "With the bias: which experts each kind of character chooses (even: 12.5%, maximum: 50%)"
 figures.show(figure, figures.draw_visits(ax, visits, title=title))
 
 # %% [markdown]
-# Without balance a few experts get most of the tokens, and an expert that gets everything does not specialise. With
-# balance all of them are used, and a choice tells more. Nobody told an expert what to be. (Small, short, one seed: an
-# observation, not a law.)
+# Without balancing, a few experts get most of the tokens, and an expert that gets everything does not specialize.
+# With balancing, all experts are used, and a choice reveals more about the character. The experts found these roles
+# by themselves. (This is a small, short run with one seed: an observation, not a law.)
 #
 # ## 10 · Read real code
 #
-# In your installed `megatron-core` 0.16.1, `megatron/core/transformer/moe`, `moe_utils.py` and `router.py`.
+# Open `moe_utils.py` and `router.py` in `megatron/core/transformer/moe` of your installed `megatron-core` 0.16.1.
 #
-# 1. `"drops"`: which choices does `apply_router_token_dropping` keep unless told otherwise? The default, a word.
-# 2. `"groups"`: k = 8, a token may use 4 of 8 groups. How many scores of each group does `group_limited_topk` add up to
-#    rank the groups? A number.
+# 1. `"drops"`: which choices does `apply_router_token_dropping` keep by default? One word.
+# 2. `"groups"`: k = 8, and a token may use 4 of 8 groups. How many scores of each group does `group_limited_topk` sum
+#    to rank the groups? A number.
 # 3. `"order"`: in which order does `TopKRouter.routing` call `_apply_aux_loss`, `_apply_expert_bias`, `apply_z_loss`,
 #    `apply_router_token_dropping` and `topk_routing_with_score_function`? A list.
 #
-# <details><summary>Do loss and bias count the same choices there, when some are dropped?</summary>
+# <details><summary>Do the loss and the bias count the same choices there, when some are dropped?</summary>
 #
-# No. The loss counts choices made anew from the logits, without bias, groups or drops
-# (`compute_routing_scores_for_aux_loss`). The bias's counts, `_apply_expert_bias`, come after the drops: a full expert
-# looks no fuller than its capacity. In this repository, `labs/shardlab/model/moe.py` counts what was chosen, for both.
+# No. For the loss, `compute_routing_scores_for_aux_loss` chooses again from the logits, without bias, groups or drops.
+# The counts for the bias, in `_apply_expert_bias`, come after the drops, so a full expert never exceeds its capacity.
+# In this repository, `labs/shardlab/model/moe.py` counts the chosen experts for both.
 # </details>
 
 # %% exercise="week11.reading"
@@ -755,19 +765,21 @@ check("week11.reading", reading_answers)
 # %% [markdown]
 # ## 11 · Interview: active against total parameters
 #
-# **`parameters(…)`** returns two numbers: all parameters, and those that a token visits, the **active** (激活) ones.
-# Count an embedding and an output of V · h each; `attention` weights in each layer, norms among them; in `dense_layers`
-# a gated MLP of width ffn; in the other layers a router (h · E) and gated experts of width expert_ffn: `experts` routed
-# ones, of which a token visits k, and `shared` ones. Gated: three matrices. Router and embedding count whole.
+# **`parameters(…)`** returns two numbers: all parameters, and the **active** (激活) parameters, which a token uses.
+# Count an embedding and an output of V · h each; `attention` weights in each layer, including norms; in
+# `dense_layers`, a gated MLP of width ffn; in the other layers, a router (h · E) and gated experts of width
+# expert_ffn: `experts` routed ones, of which a token visits k, and `shared` ones. A gated MLP has three matrices.
+# Count the whole router and embedding as active.
 #
 # **By hand.** Two layers, one of them dense, h = 2, V = 10, attention 16, ffn 8; 4 experts of width 3, k = 1, one
-# shared. Embedding and output 2 · 10 · 2 = 40, attention 2 · 16 = 32, dense MLP 3 · 2 · 8 = 48, router 2 · 4 = 8, each
-# expert 3 · 2 · 3 = 18. In all 128 + 5 · 18 = **218**; a token visits 128 + 2 · 18 = **164**. *About 4 lines.*
+# shared. Embedding and output have 2 · 10 · 2 = 40 parameters, attention 2 · 16 = 32, the dense MLP 3 · 2 · 8 = 48,
+# the router 2 · 4 = 8, each expert 3 · 2 · 3 = 18. The total is 128 + 5 · 18 = **218**, of which 128 + 2 · 18 =
+# **164** are active. *About 4 lines.*
 
 
 # %% exercise="week11.active"
 def parameters(layers, dense_layers, hidden, attention, ffn, expert_ffn, experts, k, shared, vocab):
-    """[parameters in all, parameters that a token visits]."""
+    """Returns [all parameters, active parameters]."""
     ### BEGIN SOLUTION
     moe_layers, each = layers - dense_layers, 3 * hidden * expert_ffn
     around = 2 * vocab * hidden + layers * attention + dense_layers * 3 * hidden * ffn + moe_layers * hidden * experts
@@ -783,9 +795,10 @@ deepseek |= {"expert_ffn": 2048, "experts": 256, "k": 8, "shared": 1, "vocab": 1
 check("week11.active", parameters, cases=[mixtral, deepseek])
 
 # %% [markdown]
-# Published: Mixtral 8x7B 47 and 13 billion (arXiv 2401.04088), DeepSeek-V3 671 and 37 (arXiv 2412.19437). Yours has a
-# little more for DeepSeek-V3, for here the embedding counts whole, and a token reads one row of it. (16 bytes of
-# states per parameter, gradients in bf16, as in week 3.)
+# The published numbers are 47 and 13 billion for Mixtral 8x7B (arXiv 2401.04088), and 671 and 37 billion for
+# DeepSeek-V3 (arXiv 2412.19437). Yours is slightly larger for DeepSeek-V3, because you count the whole embedding,
+# although a token reads only one row of it. (States take 16 bytes per parameter, with gradients in bf16, as in week
+# 3.)
 
 # %%
 h100 = costs.find_accelerator("h100")
@@ -797,71 +810,71 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
     print(f"{ceil(16 * total / h100.memory_bytes)} GPUs to hold them; of 1M tokens an expert gets {rows:,.0f}")
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: which costs of DeepSeek-V3 are those of a model of 37
-# billion parameters, and which those of one of 671 billion? Why is "8x7B" neither 56 nor 14 billion? What happens to
-# the advantage with a batch of 64 tokens in inference? What does an unbalanced router cost, and which of this week's
-# two remedies would you choose, and why?
+# Now write the answer you would give, in five to eight sentences: which costs of DeepSeek-V3 are those of a model
+# with 37 billion parameters, and which are those of one with 671 billion? Why is "8x7B" neither 56 nor 14 billion?
+# What happens to the advantage with a batch of 64 tokens in inference? What does an unbalanced router cost, and which
+# of this week's two remedies would you choose, and why?
 
-# %% [markdown] manual="week11.interview" points=2
-# ### BEGIN SOLUTION
-# FLOPs follow the active parameters: 225 GFLOP per token in training, as a dense model of 37.6 billion, an eighteenth
-# of a dense one of 671. Memory follows all of them: 10.7 TB of weights, gradients and optimizer states, 125 GPUs only
-# to hold them; so do checkpoints, and the gradient traffic of the experts' copies. Each expert sees k/E, a 32nd, of the
-# tokens, so its matrix products are thin unless the batch is large.
+# %% [markdown] manual="week11.interview" points=2 ### BEGIN SOLUTION FLOPs follow the active parameters: 225 GFLOP per
+# token in training, like a dense model of 37.6 billion, an eighteenth of a dense one of 671. Memory follows all
+# parameters: 10.7 TB of weights, gradients and optimizer states, 125 GPUs just to hold them. So do checkpoints, and the
+# gradient traffic between replicas of the experts. Each expert sees k/E, a 32nd, of the tokens, so its matrix products
+# are thin unless the batch is large.
 #
-# In "8x7B" only the MLPs exist eight times; attention and embedding are shared: 46.7 in all, 12.9 active.
+# In "8x7B", only the MLPs exist eight times; attention and embedding are shared: 46.7 billion in total, 12.9 active.
 #
-# With 64 tokens and k = 8 of 256 nearly every expert is visited by some token: (1 − 1/32)^64 = 13% are not. So most
-# weights are read from memory for one or two rows each, and the time is that of reading them, not of the active FLOPs.
+# With 64 tokens and k = 8 of 256, nearly every expert gets some token: (1 − 1/32)^64 = 13% get none. So most weights
+# are read from memory for one or two rows each, and reading them, not the active FLOPs, determines the time.
 #
-# Unbalanced, all wait for the fullest expert: a ratio of 2 doubles the experts' time, or drops tokens. I would take the
-# bias: no gradient disturbs the model, and it is E counts per layer and step; with a very small loss per sequence
-# beside it, as DeepSeek-V3 has. The floor is luck, 1.25 at 128 rows per expert.
+# With an unbalanced router, everything waits for the fullest expert: a ratio of 2 doubles the experts' time, or drops
+# tokens. I would choose the bias, because no gradient disturbs the model, and it needs only E counts per layer and
+# step; I would add a very small loss per sequence, as DeepSeek-V3 does. Chance sets the floor: 1.25 at 128 rows per
+# expert.
 #
-# Full marks: FLOPs by active, memory by total, both with numbers; what is shared in 8x7B; reading weights at small
-# batches; the fullest expert; a remedy with its reason.
+# Full marks: FLOPs by active and memory by total parameters, both with numbers; the shared parts of 8x7B; reading
+# weights at small batches; the fullest expert; a remedy with its reason.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 12 · Recap
 #
-# <details><summary>How does a router learn, though choosing has no gradient?</summary>
+# <details><summary>How does a router learn, although choosing has no gradient?</summary>
 #
-# Each expert's output is multiplied by its weight, and the weight is the router's score.
+# The layer multiplies each expert's output by its weight, and the weight is the router's score.
 # </details>
 #
-# <details><summary>A uniform router, 64 rows per expert, capacity factor 1: what share is dropped?</summary>
+# <details><summary>A uniform router, 64 rows per expert, capacity factor 1: what fraction is dropped?</summary>
 #
 # 1/√(2π · 64) = 5%.
 # </details>
 #
 # <details><summary>Which numbers must ranks exchange so that the auxiliary loss is the same on every mesh?</summary>
 #
-# The E counts of each microbatch, summed. And each loss is divided by the number of microbatches.
+# The E counts of each microbatch, summed. Also divide each loss by the number of microbatches.
 # </details>
 #
 # ## 13 · Take away
 #
-# > **One.** A token uses a part: FLOPs follow the active parameters, memory all of them.
+# > **One.** A token uses part of the model: FLOPs follow the active parameters, memory follows all of them.
 #
-# > **Two.** Balance is never free and never perfect: luck alone fills one of 256 experts 25% above the mean.
+# > **Two.** Balance is never free and never perfect: chance alone fills one of 256 experts 25% above the mean.
 #
-# > **Three.** A side loss can be missing, or a thousand times too strong, and the training still runs. Compare its
-# > gradient with one process.
+# > **Three.** An auxiliary loss can be missing, or a thousand times too strong, and training still runs. Compare its
+# > gradient with that of one process.
 #
 # ## 14 · Going further
 #
-# - Fedus and others, *Switch Transformers*, arXiv 2101.03961. Look for: why k = 1 is enough, and equations 4 to 6.
-# - Jiang and others, *Mixtral of Experts*, arXiv 2401.04088. Look for: section 5, what the experts did *not* specialise
+# - Fedus et al., *Switch Transformers*, arXiv 2101.03961. Look for: why k = 1 is enough, and equations 4 to 6.
+# - Jiang et al., *Mixtral of Experts*, arXiv 2401.04088. Look for: section 5, what the experts did *not* specialize
 #   in.
-# - Dai and others, *DeepSeekMoE*, arXiv 2401.06066. Look for: why many small experts, and why a shared one.
-# - Wang and others, *Auxiliary-Loss-Free Load Balancing*, arXiv 2408.15664. Look for: algorithm 1, and the sign.
-# - The DeepSeek team, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 2.1.2, the node limit of your slider.
-# - Qiu and others, *Demons in the Detail*, arXiv 2501.11873. Look for: what happens when each rank balances by itself.
+# - Dai et al., *DeepSeekMoE*, arXiv 2401.06066. Look for: why many small experts, and why a shared one.
+# - Wang et al., *Auxiliary-Loss-Free Load Balancing*, arXiv 2408.15664. Look for: algorithm 1, and the sign.
+# - The DeepSeek team, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 2.1.2, the node limit in your slider.
+# - Qiu et al., *Demons in the Detail*, arXiv 2501.11873. Look for: the effect of balancing each rank by itself.
 #
-# **An experiment, not graded.** Let `skewed` drift: make the skew of step 50 different from that of step 0. Should your
-# rate still fall?
+# **An experiment, not graded.** Let `skewed` drift: make the skew at step 50 different from the skew at step 0.
+# Should your rate still fall?
 #
-# **Next week** the experts move: each rank has some of them, and rows travel by all-to-all. The order in which you
-# sorted them is the order in which they are sent; the expert without rows is a rank that must answer nevertheless; and
-# the fullest expert becomes the GPU that everyone waits for.
+# **Next week** the experts move: each rank has some of them, and an all-to-all sends rows to them. Rows are sent in
+# the order in which you sorted them; an expert without rows becomes a rank that must still take part; and the fullest
+# expert becomes the GPU that everyone waits for.

@@ -1,4 +1,4 @@
-"""Week 12: the numbers that its page names, its references by hand and against the package, and partial credit."""
+"""Week 12: the numbers on its page, its references checked by hand and against the package, and partial credit."""
 
 import inspect
 from random import Random
@@ -130,11 +130,11 @@ def test_an_even_router_sends_as_the_formula_says():
     ("exercise", "name", "points", "sentence"),
     [
         ("week12.exchange", "pads_to_the_longest", 0, "each row once to its rank"),
-        ("week12.exchange", "zero_gradient", 0, "Backward the two lists of counts swap"),
+        ("week12.exchange", "zero_gradient", 0, "the two lists of counts swap"),
         ("week12.layer", "router_learns_nothing", 0, "numbers of the gradient of weights are wrong"),
         ("week12.empty-rank", "as_found", 0, "waits in all_to_all"),
         ("week12.empty-rank", "returns_its_rows", 0, "the gradient of up is None"),
-        ("week12.gradients", "own_experts_alone", 0, "each expert once, wherever it lies"),
+        ("week12.gradients", "own_experts_alone", 0, "count each dense number once and each expert once"),
         ("week12.two-level", "one_level", 0, "one copy of a token for each node"),
         ("week12.placement", "global", 1, "places hold an expert of another node"),
     ],

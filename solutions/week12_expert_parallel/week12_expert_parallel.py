@@ -12,18 +12,18 @@
 # ---
 
 # %% [markdown]
-# # Week 12 · Expert parallelism (专家并行): rows travel, experts stay
+# # Week 12 · Expert parallelism (专家并行): rows move, experts stay
 #
 # *3 hours · 2 to 8 ranks · no GPU needed*
 #
-# Last week a router chose experts, and they all lay on one device. Now each rank has a part of the experts and tokens
-# of its own, so rows must travel to their experts and back.
+# Last week a router chose experts, and all of them were on one device. Now each rank has some of the experts and its
+# own tokens, so rows must be sent to their experts and back.
 #
 # After this week you can
 #
-# - [ ] **build** dispatch and combine from all-to-alls of uneven sizes, with their backward;
-# - [ ] **find** what breaks in silence: a gradient ep times too large, a norm without experts, a rank without rows;
-# - [ ] **decide** from bytes and load between EP and TP, one level and two, copies and none.
+# - [ ] **build** dispatch and combine from all-to-alls with uneven sizes, including their backward;
+# - [ ] **find** silent failures: a gradient ep times too large, a norm without experts, a rank without rows;
+# - [ ] **decide**, from bytes and load, between EP and TP, between one level and two, and whether to copy experts.
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -34,12 +34,12 @@
 #
 # <details><summary>What does an all-to-all do with N ranks?</summary>
 #
-# Each rank has a piece for each rank. Piece j of rank i goes to rank j, so 1/N of an even load stays at home.
+# Each rank has one piece for each rank. Piece j of rank i goes to rank j, so 1/N of an even load stays local.
 # </details>
 #
 # <details><summary>Which gradient does the router learn from?</summary>
 #
-# That of the weights: how much each expert's result would have helped its token.
+# The gradient of the weights: it measures how much each expert's result would have helped its token.
 # </details>
 
 # %%
@@ -56,29 +56,30 @@ gelu = torch.nn.functional.gelu
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# DeepSeek-V3 has 671 billion parameters and uses 37 billion of them per token. Almost all the others belong to experts.
-# **Over how many GPUs must the experts be spread until their bf16 weights alone fit?** Guess, then run.
+# DeepSeek-V3 has 671 billion parameters and uses 37 billion of them per token. Almost all the others belong to
+# experts. **Over how many GPUs must you distribute the experts so that their bf16 weights alone fit?** Guess, then
+# run the cell.
 
 # %%
 v3 = costs.find_model("deepseek-v3")
 bars = {f"routed experts, ep {ep}": costs.expert_state_bytes(v3, ep=ep).parameters for ep in (8, 16, 32, 64)}
 figure, ax = figures.new_axes(7, 1.9)
-title = "On sixteen GPUs the experts' weights leave room for nothing else"
+title = "On sixteen GPUs, the experts' weights leave no room for anything else"
 figures.show(
     figure,
     figures.draw_bars(ax, bars, title=title, limit=costs.find_accelerator("h100").memory_bytes, limit_label="one GPU"),
 )
 
 # %% [markdown]
-# Cutting each expert, as tensor parallelism does, would fit too. Section 10 compares. Here whole experts are spread:
-# with **ep** ranks, rank r has the r-th part of them.
+# Splitting each expert, as tensor parallelism does, would also fit; section 10 compares the two. Here you distribute
+# whole experts: with **ep** ranks, rank r has the r-th part of them.
 #
 # ## 2 · The picture first
 #
-# Each rank has tokens, and a **row** is one token on its way to one of its experts. In the square, a line is a rank
-# that sends, a column one that receives, and the number says how many rows go. What is framed stays at home. Below the
-# square: how many rows each rank's experts get. One router is even; in the other, experts are popular by **Zipf's law**
-# (齐普夫定律): the i-th one in proportion to 1/i.
+# Each rank has tokens, and a **row** is one token on its way to one of its experts. In the square, each line is a
+# sending rank, each column is a receiving rank, and the number is how many rows are sent. The framed rows stay local.
+# Below the square is the number of rows that each rank's experts get. One router is even; in the other, the
+# popularity of experts follows **Zipf's law** (齐普夫定律): the i-th expert is chosen in proportion to 1/i.
 
 
 # %%
@@ -103,36 +104,39 @@ def exchange_square(skew=0.5, ep=8, k=2):
 
 
 # %% [markdown]
-# Every rank waits for the fullest column. Note also that the diagonal is 1/ep of an even table: the larger ep, the
-# fewer rows stay at home.
+# Every rank waits for the fullest column. Note also that the diagonal is 1/ep of an even table: the larger ep is, the
+# fewer rows stay local.
 #
 # ## 3 · The bill
 #
-# **Notation.** A rank has T tokens of width h; each chooses k of E experts. bf16, 2 bytes. Sending rows to their
-# experts is **dispatch** (分发), bringing results home and adding them up is **combine** (合并). Each is an all-to-all
-# of T·k rows, of which (ep − 1)/ep leave the rank when the router is even. The backward has two more.
+# **Notation.** A rank has T tokens of width h; each chooses k of E experts. Numbers are bf16, 2 bytes. Sending rows
+# to their experts is called **dispatch** (分发); sending the results back and summing them is called **combine**
+# (合并). Each is an all-to-all of T·k rows, of which (ep − 1)/ep leave the rank if the router is even. The backward
+# has two more.
 #
-# A token's k experts lie on some of N **nodes**. All k miss one node with probability C(E − E/N, k) / C(E, k). So how
-# many nodes does a token visit? **Node-limited routing** (节点受限路由; DeepSeek-V3, arXiv 2412.19437) lets it choose
-# among the experts of M nodes only: the same question with M nodes.
+# A token's k experts are on some of N **nodes**. All k miss a given node with probability C(E − E/N, k) / C(E, k). So
+# how many nodes does a token visit? **Node-limited routing** (节点受限路由; DeepSeek-V3, arXiv 2412.19437) lets it
+# choose only among the experts of M nodes: the same question with M nodes.
 #
 # ### Warm-up: four numbers
 #
-# **By hand.** T = 4, k = 2, h = 3, ep = 2: 4 · 2 rows of 3 numbers of 2 bytes are 48 bytes, half of them leave: 24 per
-# all-to-all, 96 for all four. With E = 4 experts on N = 2 nodes, both of a token's experts miss a given node in
-# C(2, 2) / C(4, 2) = 1/6 of all cases, so it is visited in 5/6, and a token visits 2 · 5/6 = 1.67 nodes. Within one
-# allowed node (its 2 experts): 1 node.
+# **By hand.** T = 4, k = 2, h = 3, ep = 2: 4 · 2 rows of 3 numbers of 2 bytes are 48 bytes. Half of them leave: 24
+# per all-to-all, 96 for all four. With E = 4 experts on N = 2 nodes, both of a token's experts miss a given node in
+# C(2, 2) / C(4, 2) = 1/6 of all cases. So the token visits it in 5/6 of cases, and visits 2 · 5/6 = 1.67 nodes. If
+# one node (with its 2 experts) is allowed, it visits 1 node.
 #
-# **`exchange_bill(tokens, k, hidden, ep, experts, nodes, allowed)`** returns bytes that a rank sends in one all-to-all;
-# bytes in a layer's forward and backward; nodes per token; and nodes per token within `allowed` nodes. *About 6 lines.*
+# **`exchange_bill(tokens, k, hidden, ep, experts, nodes, allowed)`** returns the bytes that a rank sends in one
+# all-to-all; the bytes in a layer's forward and backward; nodes per token; and nodes per token if only `allowed`
+# nodes may be used. *About 6 lines.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh ones: other sizes and routers, one to six
-# > ranks, ranks without tokens, experts without rows, one that takes all, and groups that are a part of the world.
+# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other sizes and routers, one to
+# > six ranks, ranks without tokens, experts without rows, one expert that takes all, and groups that are only part of
+# > the world.
 
 
 # %% exercise="week12.bill"
 def exchange_bill(tokens, k, hidden, ep, experts, nodes, allowed):
-    """[bytes of one all-to-all, bytes of a layer's step, nodes per token, nodes per token within `allowed`]; bf16."""
+    """Returns [bytes per all-to-all, bytes per layer and step, nodes per token, the same within `allowed`]; bf16."""
     ### BEGIN SOLUTION
     from math import comb
 
@@ -151,11 +155,12 @@ small = {"tokens": 2048, "k": 2, "hidden": 4096, "ep": 8, "experts": 8, "nodes":
 check("week12.bill", exchange_bill, cases=[v3_layer, small])
 
 # %% [markdown]
-# For the first case, DeepSeek-V3, 5.29 nodes become 3.63. (It sends less than these bf16 bytes: it dispatches in FP8,
-# one byte per number, and combines in bf16, forward and backward, section 3.3.3 of its report. That is (1 + 2)/(2 +
-# 2), about three quarters, and some more for the scaling factors.) **Predict, then measure:** the package's layer on
-# four ranks, 512 tokens, k = 2, h = 32, float32. The meter sees what each call is given, and `sent` says how much of
-# it goes to others. Which of the four all-to-alls have the same payload on every rank, and why not all?
+# In the first case, DeepSeek-V3, 5.29 nodes become 3.63. (It sends less than these bf16 bytes: it dispatches in FP8,
+# one byte per number, and combines in bf16, forward and backward; see section 3.3.3 of its report. That is (1 +
+# 2)/(2 + 2), about three quarters, plus a few bytes for the scaling factors.) **Predict, then measure** the package's
+# layer on four ranks, with 512 tokens, k = 2, h = 32, float32. The meter records the payload of each call, and `sent`
+# gives how much of it goes to other ranks. Which of the four all-to-alls have the same payload on every rank, and why
+# not all?
 
 
 # %%
@@ -164,10 +169,10 @@ def measured():
     whole, rank = model.MoE(model.MoEConfig(32, 16, model.Choice(8, 2))), dist.get_rank()
     layer = expert_parallel.ParallelMoE(whole, expert_parallel.Splits(dist.group.WORLD))
     x = torch.randn(512, 32, generator=torch.Generator().manual_seed(rank)).requires_grad_()
-    sent = (layer.routed(x)[0].experts_TK.flatten() // 2).bincount(minlength=4).tolist()  # a rank has two experts
+    sent = (layer.routed(x)[0].experts_TK.flatten() // 2).bincount(minlength=4).tolist()  # two experts per rank
     with meter.record() as bill:
         layer(x).sum().backward()
-    rows = [e for e in bill.events if e.kind == "all_to_all" and e.shape[1:] == (32,)]  # not the counts before them
+    rows = [e for e in bill.events if e.kind == "all_to_all" and e.shape[1:] == (32,)]  # without the exchange of counts
     return [e.payload_bytes for e in rows], (sum(sent) - sent[rank]) * 32 * 4
 
 
@@ -178,11 +183,11 @@ for rank, (payloads, leaves) in enumerate(found):
 print(f"formula {formula:.0f}; mean of the ranks {sum(leaves for _, leaves in found) / 4:.0f}")
 
 # %% [markdown]
-# Dispatch is given T·k rows on every rank. Combine sends back what *arrived*, and that depends on the routers of all
-# ranks. In the backward it is the other way round: combine's sends T·k rows, dispatch's what had arrived. Your checks
-# below compare with packets on the wire, and there the counts of the case are exact.
+# Dispatch sends T·k rows on every rank. Combine sends back the rows that *arrived*, and their number depends on the
+# routers of all ranks. The backward is the other way around: combine's backward sends T·k rows, and dispatch's sends
+# as many as had arrived. The checks below compare with packets on the wire, where the counts of each case are exact.
 #
-# ## 4 · An exchange of uneven parts
+# ## 4 · An exchange with uneven parts
 #
 # **By hand.** Two ranks, one expert each. Rank 0 has tokens a, b, c for experts 0, 1, 1. Rank 1 has d for expert 1.
 #
@@ -191,10 +196,11 @@ print(f"formula {formula:.0f}; mean of the ranks {sum(leaves for _, leaves in fo
 # | rank 0 | `[1, 2]` | `[1, 0]` | a |
 # | rank 1 | `[0, 1]` | `[2, 1]` | b c d |
 #
-# Rank 0 knows `[1, 2]`, but it cannot know that rank 1 has nothing for it. So counts travel first. Backward, the
-# gradients of b, c and d lie on rank 1, and two of them go to rank 0: the same exchange, *the two lists swapped*.
+# Rank 0 knows `[1, 2]`, but it cannot know that rank 1 has nothing for it. So the ranks exchange counts first. In the
+# backward, the gradients of b, c and d are on rank 1, and two of them go to rank 0: the same exchange with *the two
+# lists swapped*.
 #
-# Now a trap. Does the collective carry a gradient?
+# Now a trap: does the collective propagate a gradient?
 
 
 # %%
@@ -208,18 +214,19 @@ def asks_for_a_gradient():
 print("the result requires a gradient:", run(asks_for_a_gradient, ranks=2))
 
 # %% [markdown]
-# No error, no warning, no gradient. Everything before the layer would simply stop learning through its experts.
+# There is no error, no warning and no gradient. Everything before the layer would simply stop learning through the
+# experts.
 #
-# **`exchange(x, sent, *, group)`** returns the rows that arrive, source after source, and a list: how many came from
-# each rank. Its backward sends gradients where the rows came from. `dist.all_to_all_single(out, x, out_splits,
-# in_splits, group=group)` fills `out` with `out_splits[r]` rows of each rank r; without splits all parts are equal, as
-# for the counts. Send each row once (the counts are extra); a rank without rows takes part, forward and backward.
-# *About 14 lines with the Function.* `exchange_step` is given.
+# **`exchange(x, sent, *, group)`** returns the rows that arrive, ordered by source rank, and a list of how many came
+# from each rank. Its backward sends gradients back to where the rows came from. `dist.all_to_all_single(out, x,
+# out_splits, in_splits, group=group)` fills `out` with `out_splits[r]` rows from each rank r; without splits, all
+# parts are equal, as you need for the counts. Send each row once (the counts are extra). A rank without rows takes
+# part too, forward and backward. *About 14 lines with the Function.* `exchange_step` is given.
 
 
 # %% exercise="week12.exchange"
 def moved(x, sent, received, group):
-    """The first sent[0] rows to rank 0, the next to rank 1, …; returns received[0] rows of rank 0, …"""
+    """Sends the first sent[0] rows to rank 0, the next sent[1] to rank 1, …; returns received[r] rows from rank r."""
     ### BEGIN SOLUTION
     came = x.new_empty(sum(received), *x.shape[1:])
     dist.all_to_all_single(came, x.contiguous(), received, sent, group=group)
@@ -244,7 +251,7 @@ class AllToAll(torch.autograd.Function):
 
 
 def exchange(x, sent, *, group):
-    """Of x (rows, …) sent[r] rows to each rank r: the rows that arrive, and the list of how many from each."""
+    """Sends sent[r] rows of x (rows, …) to each rank r; returns the rows that arrive and how many from each rank."""
     ### BEGIN SOLUTION
     counts = torch.tensor(sent)
     received = torch.empty_like(counts)
@@ -255,7 +262,7 @@ def exchange(x, sent, *, group):
 
 
 def exchange_step(x, sent, gradient, *, group):
-    """Given. What arrives, the counts, and the gradient of x."""
+    """Given. Returns the rows that arrive, the counts, and the gradient of x."""
     leaf = x.clone().requires_grad_()
     rows, received = exchange(leaf, sent, group=group)
     return rows.detach(), torch.tensor(received), *torch.autograd.grad(rows, leaf, gradient)
@@ -272,17 +279,17 @@ check("week12.exchange", exchange_step, cases=cases)
 # ## 5 · Dispatch, experts, combine
 #
 # **By hand.** Rank 0's tokens a, b choose `[[1, 0], [1, 2]]`, k = 2, and each rank has two experts. The four choices,
-# flat, are `1 0 1 2`. In the order of the experts they are choices `1 0 2 3`, tokens `a a b b`: three rows stay on rank
-# 0, one goes to rank 1: `sent = [3, 1]`. Along with each row must travel *which* of that rank's experts it wants:
-# `0 1 1` here, and `0` to rank 1 (expert 2 is its first). Results come home in the same order, of choices `1 0 2 3`:
-# undo it, multiply by the weights, add up two by two.
+# flattened, are `1 0 1 2`. Sorted by expert they are choices `1 0 2 3`, tokens `a a b b`. Three rows stay on rank 0
+# and one goes to rank 1: `sent = [3, 1]`. With each row, also send *which* of that rank's experts it needs: `0 1 1`
+# to rank 0, and `0` to rank 1 (expert 2 is its first). The results come back in the same order of choices, `1 0 2 3`:
+# undo it, multiply by the weights, and sum each token's two results.
 #
-# The experts are given: `numbers[i]` says which of this rank's experts row i goes through.
+# The experts are given: `numbers[i]` is the number of the local expert that row i goes through.
 
 
 # %%
 def run_experts(rows, numbers, up, down):
-    """gelu(row · up[e]) · down[e] for each row; up (own, h, f), down (own, f, h)."""
+    """Returns gelu(row · up[e]) · down[e] for each row; up (own, h, f), down (own, f, h)."""
     order = numbers.argsort(stable=True)
     pieces = rows[order].split(torch.bincount(numbers, minlength=len(up)).tolist())
     done = torch.cat([gelu(piece @ up[e]) @ down[e] for e, piece in enumerate(pieces)])
@@ -291,13 +298,14 @@ def run_experts(rows, numbers, up, down):
 
 # %% [markdown]
 # **`expert_layer(x, experts, weights, up, down, *, group)`** returns each token's weighted sum, (T, h). `experts` and
-# `weights` are (T, k), experts numbered over all ranks. Use your `exchange`: four all-to-alls of rows for forward and
-# backward, and a few numbers. T may be 0, and a shape of 0 rows and −1 cannot be guessed. *About 9 lines.*
+# `weights` are (T, k), with experts numbered across all ranks. Use your `exchange`: four all-to-alls of rows for
+# forward and backward, and a few numbers. T may be 0, and PyTorch cannot infer a −1 in a shape with 0 rows. *About 9
+# lines.*
 
 
 # %% exercise="week12.layer"
 def expert_layer(x, experts, weights, up, down, *, group):
-    """The weighted sum (T, h) of the experts of each token of x (T, h); this rank has len(up) experts."""
+    """Returns the weighted sum (T, h) of each token's experts for x (T, h); this rank has len(up) experts."""
     ### BEGIN SOLUTION
     own, k, chosen = len(up), experts.shape[1], experts.flatten()
     order = chosen.argsort(stable=True)
@@ -311,7 +319,7 @@ def expert_layer(x, experts, weights, up, down, *, group):
 
 
 def layer_step(x, experts, weights, up, down, gradient, *, group):
-    """Given. The output, and the gradients of x, weights, up and down."""
+    """Given. Returns the output and the gradients of x, weights, up and down."""
     leaves = [one.clone().requires_grad_() for one in (x, weights, up, down)]
     y = expert_layer(leaves[0], experts, *leaves[1:], group=group)
     return y.detach(), *torch.autograd.grad(y, leaves, gradient)
@@ -327,16 +335,18 @@ check("week12.layer", layer_step, cases=[pair, idle, quiet, two | {"ranks": 1, "
 # %% [markdown]
 # ## 6 · Hang hunt: the rank that had nothing to do
 #
-# A fast product of many experts may refuse empty inputs. So a public library checked first: a rank that had received
-# no row returned a new empty tensor ([PaddleFormers#3010](https://github.com/PaddlePaddle/PaddleFormers/pull/3010);
-# [Megatron-LM#3626](https://github.com/NVIDIA/Megatron-LM/pull/3626) has a cousin). The shape is right, and so is the
-# output. **Which rank waits, in which call?** Here the exchange is the package's, and x is added, as in a transformer.
+# A fast kernel for the products of many experts may reject empty inputs. So a public library checked first: a rank
+# that received no rows returned a new empty tensor
+# ([PaddleFormers#3010](https://github.com/PaddlePaddle/PaddleFormers/pull/3010);
+# [Megatron-LM#3626](https://github.com/NVIDIA/Megatron-LM/pull/3626) is similar). The shape is right, and so is the
+# output. **Which rank waits, and in which call?** Here the exchange is the package's, and x is added, as in a
+# transformer.
 
 
 # %%
 def kernel(rows, up, down):
     if not len(rows):
-        raise ValueError("this product needs a row")
+        raise ValueError("this kernel needs at least one row")
     return gelu(rows @ up) @ down
 
 
@@ -347,7 +357,7 @@ def as_found(rows, sizes, up, down):
 
 
 def hunt_by(experts, x, sizes, up, down, gradient, *, group):
-    """x + experts(x); rows lie by expert, `sizes` for all experts; the output and gradients of x, up and down."""
+    """x + experts(x); rows are sorted by expert, `sizes` covers all experts. Output; gradients of x, up and down."""
     counts, own, size = torch.tensor(sizes), len(up), dist.get_world_size(group)
     theirs = torch.empty_like(counts)
     dist.all_to_all_single(theirs, counts, group=group)
@@ -373,21 +383,21 @@ except RanksFailed as failure:
     print(failure)
 
 # %% [markdown]
-# On rank 1 the result does not depend on anything that was received. Its backward goes through the residual alone and
-# ends without an error. Rank 0 wants to exchange gradients with rank 1, and waits.
+# On rank 1, the result does not depend on anything that it received. Its backward goes only through the residual and
+# ends without an error. Rank 0 tries to exchange gradients with rank 1, and waits.
 #
-# **By hand.** What keeps rank 1 in the backward? Any operation on what was received, even on nothing: `rows` of shape
-# (0, 4) times `up[e]` of shape (4, 4) is legal in PyTorch, gives (0, 4), and in the backward returns (0, 4) to `rows`
-# and sixteen zeros to `up[e]`. Only `kernel` refuses.
+# **By hand.** What keeps rank 1 in the backward? Any operation on the received rows, even if there are none: `rows`
+# of shape (0, 4) times `up[e]` of shape (4, 4) is legal in PyTorch and gives (0, 4). Its backward returns (0, 4) for
+# `rows` and sixteen zeros for `up[e]`. Only `kernel` raises an error.
 #
-# **`run_anyway(rows, sizes, up, down)`** computes with `kernel`, which must never be called without rows, and keeps its
-# place in the backward on every rank. And one more thing: a rank's experts need gradients even if no row came, zeros
-# and not None. Otherwise the next all-reduce over their copies waits, or the optimizer skips them. *About 3 lines.*
+# **`run_anyway(rows, sizes, up, down)`** computes with `kernel`, which it must never call without rows, and takes
+# part in the backward on every rank. In addition, a rank's experts need gradients even if no rows arrived: zeros, not
+# None. Otherwise the next all-reduce over their copies waits, or the optimizer skips them. *About 3 lines.*
 
 
 # %% exercise="week12.empty-rank"
 def run_anyway(rows, sizes, up, down):
-    """Of `rows` the first sizes[0] through expert 0, …; some sizes, or all, may be 0."""
+    """Sends the first sizes[0] rows through expert 0, and so on; some or all sizes may be 0."""
     ### BEGIN SOLUTION
     pieces = enumerate(rows.split(sizes))
     return torch.cat([kernel(one, up[e], down[e]) if len(one) else one @ up[e] @ down[e] for e, one in pieces])
@@ -395,7 +405,7 @@ def run_anyway(rows, sizes, up, down):
 
 
 def hunt_step(x, sizes, up, down, gradient, *, group):
-    """Given. The step above with your experts."""
+    """Given. Runs the step above with your experts."""
     return hunt_by(run_anyway, x, sizes, up, down, gradient, group=group)
 
 
@@ -406,24 +416,27 @@ one = {"ranks": 4, "own": 2, "routing": "one expert takes all", "special": 3, "s
 check("week12.empty-rank", hunt_step, cases=[some, none, one])
 
 # %%
-print("output and gradients are there:", run(all_to_rank_0, run_anyway, ranks=2))
+print("the output and the gradients exist:", run(all_to_rank_0, run_anyway, ranks=2))
 
 # %% [markdown]
 # ## 7 · Bug hunt: gradients that are ep times too large
 #
-# Four ranks, ep = 2. Ranks 0 and 1 share one set of experts, ranks 2 and 3 a copy of it. So there are three groups:
+# Take four ranks and ep = 2. Ranks 0 and 1 share one set of experts; ranks 2 and 3 share a copy of it. So there are
+# three kinds of groups:
 #
-# | group | ranks | what it is for |
+# | group | ranks | purpose |
 # |---|---|---|
-# | dp | 0 1 2 3 | all have tokens of their own; dense weights are the same everywhere |
-# | ep | 0 1 · 2 3 | different experts; rows travel here |
+# | dp | 0 1 2 3 | every rank has its own tokens; dense weights are the same everywhere |
+# | ep | 0 1 · 2 3 | different experts; rows are exchanged here |
 # | edp (专家数据并行) | 0 2 · 1 3 | copies of the same experts |
 #
-# **By hand.** Let each rank's tokens give an expert the gradient 1, so that the mean over four ranks is 1. After the
-# backward an expert on rank 0 already holds 2: the all-to-all brought the gradients of ranks 0 *and* 1. Adding over edp
-# gives 4. **Divide by what?** By 4, the ranks whose tokens are in it. DeepSpeed divided by 2, the copies
+# **By hand.** Suppose that each rank's tokens give an expert the gradient 1, so that the mean over four ranks is 1.
+# After the backward, an expert on rank 0 already holds 2, because the all-to-all brought the gradients of ranks 0
+# *and* 1. Summing over edp gives 4. **What should you divide by?** By 4, the number of ranks whose tokens it
+# includes. DeepSpeed divided by 2, the number of copies
 # ([#5618](https://github.com/deepspeedai/DeepSpeed/issues/5618),
-# [#6546](https://github.com/deepspeedai/DeepSpeed/pull/6546)): ep times too large. Why did nobody see it in the loss?
+# [#6546](https://github.com/deepspeedai/DeepSpeed/pull/6546)): the result is ep times too large. Why did nobody see
+# it in the loss?
 
 
 # %%
@@ -445,22 +458,23 @@ for name, make in (("Adam", torch.optim.Adam), ("SGD ", torch.optim.SGD)):
     print(f"{name}: loss {lines[0]:.6f}, with gradients four times too large {lines[1]:.6f}")
 
 # %% [markdown]
-# Adam divides by the size of its gradients, so a factor cancels. With SGD it is a learning rate four times as large,
-# and here that even looks better. But *clipping* does not cancel it, and that is the second hunt. Say that every
-# gradient is 1: a dense weight, and an expert on each of two ranks. The whole model's norm is √3. A rank that looks at
-# what it has finds √2, and clips less ([Megatron-LM#5916](https://github.com/NVIDIA/Megatron-LM/pull/5916) mends a norm
-# without some experts). If ranks find *different* norms, they scale the same dense weight differently, and copies drift
-# apart. So each rank adds up the squares of its own experts, an all-reduce over ep adds those of the others, and dense
-# squares are added once: 1 + 1 + 1.
+# Adam divides by the size of its gradients, so a constant factor cancels. With SGD the factor acts like a learning
+# rate four times as large, and here that even looks better. But *clipping* does not cancel it, which is the second
+# bug. Suppose every gradient is 1: one dense weight, and one expert on each of two ranks. The whole model's norm is
+# √3. A rank that uses only its local gradients finds √2, and clips less
+# ([Megatron-LM#5916](https://github.com/NVIDIA/Megatron-LM/pull/5916) fixes a norm without some experts). If ranks
+# find *different* norms, they scale the same dense weight differently, and copies drift apart. So each rank sums the
+# squares of its own experts, an all-reduce over ep adds those of the others, and you add dense squares once: 1 +
+# 1 + 1.
 #
 # **`finish_gradients(dense, experts, max_norm, *, dp, ep, edp)`** gets two lists of this rank's gradients. It returns
-# the whole model's norm, and both lists: means over all tokens, scaled by min(1, max_norm / norm). Work on copies; send
-# gradients only to the ranks that need them. *About 12 lines.*
+# the whole model's norm and both lists: means over all tokens, scaled by min(1, max_norm / norm). Work on copies, and
+# send gradients only to the ranks that need them. *About 12 lines.*
 
 
 # %% exercise="week12.gradients"
 def finish_gradients(dense, experts, max_norm, *, dp, ep, edp):
-    """The norm (a tensor), the dense gradients and the experts', averaged and clipped."""
+    """Returns the norm (a tensor), and the dense and the expert gradients, averaged and clipped."""
 
     ### BEGIN SOLUTION
     def mean(gradient, group):
@@ -478,7 +492,7 @@ def finish_gradients(dense, experts, max_norm, *, dp, ep, edp):
 
 
 def gradients_step(dense, experts, max_norm, *, dp, ep, edp):
-    """Given. Norm and gradients, one behind the other."""
+    """Given. Returns the norm and all gradients in one tuple."""
     norm, dense, experts = finish_gradients(dense, experts, max_norm, dp=dp, ep=ep, edp=edp)
     return norm, *dense, *experts
 
@@ -491,14 +505,15 @@ check("week12.gradients", gradients_step, cases=[by_hand, copies, copies | {"ep"
 # %% [markdown]
 # ## 8 · Two levels: one copy per node
 #
-# Inside a server rows travel over NVLink, between servers over a network that is slower: nine times on H100s (450 and
-# 50 GB/s), four times on DeepSeek's H800s (200 and 50; its report counts the 160 GB/s that NVLink reaches, 3.2 times).
-# A token with four experts on one other node crosses four times. **By hand:** with two experts per rank and two ranks
-# per node, token a chooses experts `[4, 5, 7]`, all on node 1, ranks 2 and 3. One level sends three rows across and
-# gets three back. In two levels *one* copy crosses, with its three expert numbers and weights; on node 1 it is copied
-# to ranks 2 and 3, the node adds up the weighted results, and *one* sum returns.
+# Inside a server, rows are sent over NVLink; between servers, over a slower network: nine times slower on H100s (450
+# and 50 GB/s), four times on DeepSeek's H800s (200 and 50; its report uses the 160 GB/s that NVLink achieves, 3.2
+# times). A token with four experts on one other node crosses four times. **By hand:** with two experts per rank and
+# two ranks per node, token a chooses experts `[4, 5, 7]`, all on node 1, ranks 2 and 3. With one level, three rows
+# cross and three come back. With two levels, *one* copy crosses, with its three expert numbers and weights. Node 1
+# copies it to ranks 2 and 3, sums the weighted results, and sends *one* sum back.
 #
-# **Predict:** with 8 of 256 experts on 8 nodes, how many nodes does a token visit? With your formula, and drawn:
+# **Predict:** with 8 of 256 experts on 8 nodes, how many nodes does a token visit? The cell compares your formula
+# with random routing:
 
 # %%
 logits = torch.randn(4096, 256, generator=torch.Generator().manual_seed(0))
@@ -507,23 +522,23 @@ for name, allowed in (("no limit", 8), ("4 nodes", 4)):
     nodes = model.route(logits, choice).experts_TK // 32
     visited = torch.zeros(4096, 8).scatter_(1, nodes, 1.0).sum(1).mean()
     formula = exchange_bill(1, 8, 1, 1, 256, 8, allowed)[3]
-    print(f"{name}: {formula:.2f} nodes per token by the formula, {visited:.2f} drawn, instead of 8 rows")
+    print(f"{name}: {formula:.2f} nodes per token by the formula, {visited:.2f} sampled, instead of 8 rows")
 
 # %% [markdown]
-# Why 3.98 and not 3.63? The formula draws at random. A real router allows a node *because* it has two high scores, so
-# a token hardly ever leaves an allowed node unused. (DeepSeek-V3 ranks nodes by the sum of their best k/M scores,
-# section 2.1.2.) Compared with 5.31 it is still a quarter less, and never more than four.
+# Why 3.98 and not 3.63? The formula assumes that the allowed nodes are random. A real router allows a node *because*
+# it has two high scores, so a token almost always uses every allowed node. (DeepSeek-V3 ranks nodes by the sum of
+# their best k/M scores, section 2.1.2.) Compared with 5.31 it is still a quarter less, and never more than four.
 #
 # **`two_level_layer(x, experts, weights, up, down, *, across, inside)`** does what `expert_layer` does. `inside` is
-# this node's group, `across` has the ranks of the same place on every node; rank r of the world is on node
-# r // size(inside), and experts lie in the order of the ranks. To other nodes go one copy per token and node, its
-# experts and weights, and one sum comes back. *About 14 lines:* a node is a large rank, and inside it you already have
-# a layer.
+# this node's group; `across` has the ranks with the same local rank on every node. Rank r of the world is on node r
+# // size(inside), and experts are in rank order. Each other node that a token needs receives one copy, with its
+# experts and weights, and sends one sum back. *About 14 lines:* treat a node as one large rank, and use your layer
+# inside it.
 
 
 # %% exercise="week12.two-level"
 def two_level_layer(x, experts, weights, up, down, *, across, inside):
-    """The weighted sums (T, h), with one copy of a token to each node that has experts of it."""
+    """Returns the weighted sums (T, h), sending one copy of a token to each node that has experts for it."""
     ### BEGIN SOLUTION
     per_node, node = len(up) * dist.get_world_size(inside), dist.get_rank(across)
     nodes = torch.arange(dist.get_world_size(across))
@@ -541,7 +556,7 @@ def two_level_layer(x, experts, weights, up, down, *, across, inside):
 
 
 def two_level_step(x, experts, weights, up, down, gradient, *, across, inside):
-    """Given. The output, and the gradients of x and weights."""
+    """Given. Returns the output and the gradients of x and weights."""
     leaves = [one.clone().requires_grad_() for one in (x, weights)]
     y = two_level_layer(leaves[0], experts, leaves[1], up, down, across=across, inside=inside)
     return y.detach(), *torch.autograd.grad(y, leaves, gradient)
@@ -556,8 +571,8 @@ check("week12.two-level", two_level_step, cases=[servers, silent, three, alone])
 
 
 # %% [markdown]
-# **Measure.** Two nodes of two ranks, 16 experts, 4 choices, h = 64: how many bytes are given to exchanges that reach
-# another node, in a forward? Without a limit, and with one node for each token.
+# **Measure.** With two nodes of two ranks, 16 experts, 4 choices and h = 64, how many bytes of one forward go into
+# exchanges that reach another node? Compare no limit with one node per token.
 
 
 # %%
@@ -580,21 +595,21 @@ for allowed in (2, 1):
     print(f"k over nodes per token is {4 / visited:.2f}")
 
 # %% [markdown]
-# Numbers and weights of the experts travel with each copy; at h = 64 they are a noticeable part of it, at 7,168 next to
-# nothing.
+# Expert numbers and weights are sent with each copy. At h = 64 they are a noticeable part of it; at 7,168 they are
+# negligible.
 #
 # ## 9 · Challenge: a place for every expert
 #
-# Loads follow Zipf's law, and 256 experts lie on 32 GPUs, four nodes of eight. The fullest GPU has more than five times
-# the mean, and all others wait for it. **EPLB** ([deepseek-ai/EPLB](https://github.com/deepseek-ai/EPLB)) gives hot
-# experts copies, which share their tokens, and packs them: with nine places per GPU, 32 are for copies. Its
-# *hierarchical* policy keeps each group of experts on one node, as node-limited routing wants it, the *global* one does
-# not. `placed` is our reimplementation.
+# Loads follow Zipf's law, and 256 experts are on 32 GPUs, four nodes of eight. The fullest GPU has more than five
+# times the mean load, and all others wait for it. **EPLB** ([deepseek-ai/EPLB](https://github.com/deepseek-ai/EPLB))
+# makes copies of hot experts, which share their tokens, and packs them: with nine places per GPU, 32 places are for
+# copies. Its *hierarchical* policy keeps each group of experts on one node, as node-limited routing requires; its
+# *global* policy does not. `placed` is our reimplementation.
 #
-# **By hand.** Four experts with loads 6, 2, 2, 2 on two GPUs of two places: 6 + 2 and 2 + 2: the fuller one has 8, the
-# mean is 6. With three places per GPU there are two copies to give. Both to the hot one: 2, 2, 2 and 2, 2, 2. Even. If
-# the hot one and another have their home on the first GPU's node, the GPUs hold `hot hot 1` and `2 3 hot`: one place of
-# six is away from home.
+# **By hand.** Four experts with loads 6, 2, 2, 2 on two GPUs with two places each give 6 + 2 and 2 + 2: the fuller
+# GPU has 8, and the mean is 6. Three places per GPU leave room for two copies. If both go to the hot expert, the
+# loads are 2, 2, 2 and 2, 2, 2, which is even. If the hot expert and expert 1 have their home on the first GPU's
+# node, the GPUs hold `hot hot 1` and `2 3 hot`: one place of six is away from home.
 
 # %%
 loads = [1000 / (rank + 1) for rank in range(256)]
@@ -610,18 +625,19 @@ print(f"32 copies, hierarchical: {policy(8, 4).imbalance(loads):.2f}")
 print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
 
 # %% [markdown]
-# The hierarchical policy cannot be even, since its nodes are not. The global one is even, but scatters experts over all
-# nodes: the limit on nodes per token is lost. **Is there something in between?**
+# The hierarchical policy cannot be even, because the loads of the nodes are not. The global policy is even, but it
+# scatters experts over all nodes, so the limit on nodes per token is lost. **Is there something in between?**
 #
-# **`place(loads, homes, places_per_gpu, gpus_per_node)`** returns a list of experts for each GPU, those of node 0
-# first; every expert at least once, no place empty. `homes[e]` is the node of expert e. Copies share a load evenly, and
-# a GPU may hold two of one expert. Two targets: the fullest GPU is *within 5% of the mean* (one point); and at most *an
-# eighth of all places* hold an expert away from home (two more points). Plain Python, no ranks. *About 30 lines.*
+# **`place(loads, homes, places_per_gpu, gpus_per_node)`** returns a list of experts for each GPU, with the GPUs of
+# node 0 first. Every expert appears at least once, and no place is empty. `homes[e]` is the node of expert e. Copies
+# share a load evenly, and a GPU may hold two copies of an expert. There are two targets: the fullest GPU is *within
+# 5% of the mean* (one point), and at most *an eighth of all places* hold an expert away from home (two more points).
+# This is plain Python without ranks. *About 30 lines.*
 
 
 # %% exercise="week12.placement"
 def place(loads, homes, places_per_gpu, gpus_per_node):
-    """For each GPU its list of `places_per_gpu` experts."""
+    """Returns a list of `places_per_gpu` experts for each GPU."""
     ### BEGIN SOLUTION
     num_nodes, room = max(homes) + 1, gpus_per_node * places_per_gpu
     copies = [1] * len(loads)
@@ -637,11 +653,11 @@ def place(loads, homes, places_per_gpu, gpus_per_node):
         nodes[source].sort(key=share.__getitem__)
         nodes[target].append(nodes[source].pop(at))
 
-    while max(map(len, nodes)) > room:  # more copies than places: the hottest leave a hot node, the coldest a cold one
+    while max(map(len, nodes)) > room:  # too many copies: move the hottest off a hot node, the coldest off a cold one
         full = max(range(num_nodes), key=lambda node: len(nodes[node]))
         target = min((node for node in range(num_nodes) if len(nodes[node]) < room), key=load)
         give(full, target, -1 if load(full) > load(target) else 0)
-    for _ in range(room):  # the hottest copy of the fullest node for the coldest one of the emptiest
+    for _ in range(room):  # swap the hottest copy of the fullest node with the coldest copy of the emptiest
         hot, cold = max(range(num_nodes), key=load), min(range(num_nodes), key=load)
         if load(hot) <= 1.02 * sum(loads) / num_nodes:
             break
@@ -669,15 +685,15 @@ check("week12.placement", place, cases=[tiny | balance, zipf | balance, zipf | h
 # %% [markdown]
 # ## 10 · Interview: EP = 8 or TP = 8 for 64 experts?
 #
-# A layer of DeepSeekMoE 16B (arXiv 2401.06066): 64 routed experts, k = 6, h = 2,048, experts 1,408 wide. Eight GPUs,
-# 4,096 tokens each. With **EP** a GPU has 8 experts. With **TP** it has an eighth of the width of all 64, so it needs
-# everyone's tokens: an all-gather of x before, a reduce-scatter of partial sums after. First measure, smaller, on eight
-# real ranks: h = 32, experts 16 wide, 128 tokens each.
+# A layer of DeepSeekMoE 16B (arXiv 2401.06066) has 64 routed experts, k = 6, h = 2,048, and experts of width 1,408.
+# There are eight GPUs with 4,096 tokens each. With **EP**, a GPU has 8 experts. With **TP**, it has an eighth of the
+# width of all 64, so it needs the tokens of all ranks: an all-gather of x before, a reduce-scatter of partial sums
+# after. First measure a smaller version on eight real ranks: h = 32, experts of width 16, 128 tokens each.
 
 
 # %%
 def by_tp(x, experts, weights, up, down):
-    """All 64 experts, up (64, h, f/8), on everyone's tokens; each rank keeps the sums of its own."""
+    """Runs all 64 experts, up (64, h, f/8), on all ranks' tokens; each rank keeps the sums for its own tokens."""
     size, whole = dist.get_world_size(), []
     for one in (x, experts, weights):
         whole.append(one.new_empty(size * len(one), one.shape[1]))
@@ -714,18 +730,18 @@ for k in (2, 6, 8):
     print(f"k = {k}: EP sends {found[0]:.0f} bytes per rank (even: {due[0]:.0f}), TP {found[1]:.0f} ({due[1]:.0f})")
 
 # %% [markdown]
-# **By hand**, with 2 GPUs, 4 tokens each, h = 3, k = 1: EP sends in each of two all-to-alls half of 4 rows, 12 bytes,
-# 24 in all. TP's all-gather passes 4 tokens on once, 24 bytes, and so does the reduce-scatter: 48. At k = 2 EP sends
-# 48, too, and from k = 3 on TP sends less.
+# **By hand**, with 2 GPUs, 4 tokens each, h = 3, k = 1: EP sends half of 4 rows, 12 bytes, in each of two
+# all-to-alls, 24 in total. TP's all-gather sends 4 tokens once, 24 bytes, and so does the reduce-scatter: 48 in
+# total. At k = 2, EP also sends 48, and from k = 3 on, TP sends less.
 #
-# **`ep_or_tp()`** returns five numbers for the real layer, bf16, per GPU: bytes sent in a forward with EP, even router;
-# with TP; the smallest k with which TP sends less; rows that an expert gets on average with EP; and columns of an
-# expert's first matrix that a GPU has with TP. *A few lines.*
+# **`ep_or_tp()`** returns five numbers for the real layer in bf16, per GPU: the bytes sent in a forward with EP and
+# an even router; the bytes with TP; the smallest k for which TP sends less; the rows that an expert gets on average
+# with EP; and the columns of an expert's first matrix that a GPU has with TP. *A few lines.*
 
 
 # %% exercise="week12.ep-or-tp"
 def ep_or_tp():
-    """[bytes, bytes, k, rows, columns]."""
+    """Returns [bytes with EP, bytes with TP, k, rows, columns]."""
     ### BEGIN SOLUTION
     tokens, k, h, gpus = 4096, 6, 2048, 8
     spread = 2 * exchange_bill(tokens, k, h, gpus, 64, 1, 1)[0]
@@ -738,43 +754,45 @@ def ep_or_tp():
 check("week12.ep-or-tp", ep_or_tp)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: bytes, and from which k on TP sends less; what shape
-# the matrix products have; what EP suffers from and TP does not; and when you would choose which.
+# Now write the answer you would give, in five to eight sentences: the bytes, and the k from which TP sends less; the
+# shapes of the matrix products; the problem that EP has and TP does not; and when you would choose each.
 
 # %% [markdown] manual="week12.interview" points=2
 # ### BEGIN SOLUTION
-# EP = 8. It sends 176 MB per GPU and forward, TP 235 MB: EP's bytes grow with k, TP's do not, and they are equal at k =
-# 8, the number of GPUs. Weights, optimizer state and FLOPs per GPU are the same. But with TP an expert's matrix is 176
-# columns wide for 3,072 rows, with EP 1,408, which keeps the hardware busier; and TP adds up partial sums.
+# EP = 8. It sends 176 MB per GPU and forward; TP sends 235 MB. EP's bytes grow with k, TP's do not, and they are equal
+# at k = 8, the number of GPUs. Weights, optimizer state and FLOPs per GPU are the same. But with TP, an expert's matrix
+# is 176 columns wide for 3,072 rows; with EP it is 1,408 wide, which keeps the hardware busier. TP also sums partial
+# results.
 #
-# EP pays with balance: the fullest GPU decides, so loss or bias, copies of hot experts, and all-to-alls of uneven
-# sizes. TP is even whatever the router does. I would choose TP, or a little of it inside experts, when there are few
-# large experts, fewer than GPUs, when k is near the number of GPUs, or at a batch of a few tokens where imbalance is
-# worst. Across nodes EP alone can be limited to nodes. First I would measure the fullest rank over the mean and the
-# exposed time of the four all-to-alls.
+# EP pays with imbalance: the fullest GPU sets the pace, so it needs a loss or bias, copies of hot experts, and
+# all-to-alls with uneven sizes. TP is even for any router. I would choose TP, or some TP inside experts, when there are
+# few large experts, fewer than GPUs; when k is near the number of GPUs; or with a batch of a few tokens, where
+# imbalance is worst. Across nodes, only EP can be limited to a few nodes. First I would measure the ratio of the
+# fullest rank to the mean, and the exposed time of the four all-to-alls.
 #
-# Full marks: k against the number of GPUs, both byte counts, the shape of the products, imbalance, one case for TP.
+# Full marks: k compared with the number of GPUs, both byte counts, the shape of the products, imbalance, one case for
+# TP.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 11 · Read real code
 #
-# In your installed PyTorch `torch/distributed/nn/functional.py`, whose all-to-alls do have gradients; in your installed
-# `megatron-core` `megatron/core/transformer/moe/moe_layer.py`.
+# Open `torch/distributed/nn/functional.py` in your installed PyTorch, whose all-to-alls do have gradients, and
+# `megatron/core/transformer/moe/moe_layer.py` in your installed `megatron-core`.
 #
 # 1. `"kept"`: `_AlltoAllSingle.forward` keeps two lists for the backward. Which argument becomes
 #    `ctx.output_split_sizes`? A name.
-# 2. `"scatters"`: in how many scatters does a rank take part when `_AlltoAll.forward` runs on four gloo ranks?
+# 2. `"scatters"`: how many scatters does a rank take part in when `_AlltoAll.forward` runs on four gloo ranks?
 # 3. `"order"`: in which order does `custom_forward` inside `MoELayer.forward` call `combine`, `dispatch`, `preprocess`
 #    and `routed_experts_compute`? A list.
 #
 # <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: `own_counts` sends each rank its counts, as
-# your exchange does, and one number before them. What is it for?</summary>
+# your exchange does, with one number before them. What is it for?</summary>
 #
-# It tells whether this rank is in trouble: NaN scores on one rank become an error message on all, before a row is sent,
-# and not a hang. It also tells whether the input has a gradient, because a rank without one would skip the two
-# all-to-alls of the backward. An earlier version passed the whole table around by an all-gather. On eight ranks and two
-# cores dispatch and combine of 2 MiB took a quarter longer: seven steps of a ring instead of one.
+# It reports whether this rank has a problem: NaN scores on one rank become an error message on all ranks, before any
+# row is sent, instead of a hang. It also reports whether the input needs a gradient, because a rank without one would
+# skip the two all-to-alls of the backward. An earlier version shared the whole table with an all-gather. On eight ranks
+# and two cores, dispatch and combine of 2 MiB took a quarter longer: seven steps of a ring instead of one.
 # </details>
 
 # %% exercise="week12.reading"
@@ -791,36 +809,38 @@ check("week12.reading", reading_answers)
 # %% [markdown]
 # ## 12 · Recap
 #
-# <details><summary>What must a rank do that receives no row?</summary>
+# <details><summary>What must a rank do if it receives no rows?</summary>
 #
-# Everything: call each all-to-all, forward and backward, and have zero gradients for its experts.
+# Everything: call each all-to-all, forward and backward, and produce zero gradients for its experts.
 # </details>
 #
-# <details><summary>Over which group are expert gradients added, and by what are they divided?</summary>
+# <details><summary>Over which group do you sum expert gradients, and what do you divide by?</summary>
 #
-# Over edp, the copies; divided by the size of dp: all ranks that have tokens.
+# Sum over edp, the copies, and divide by the size of dp, all ranks that have tokens.
 # </details>
 #
-# <details><summary>What do two levels save, and what makes them save more?</summary>
+# <details><summary>What do two levels save, and how can they save more?</summary>
 #
-# Rows across nodes: instead of k, as many as the nodes that a token visits. A limit on nodes makes that few.
+# They save rows across nodes: one per node that a token visits, instead of k. A limit on nodes keeps that number small.
 # </details>
 #
 # ## 13 · Take away
 #
-# > **One.** Counts, rows, results: three exchanges. The backward is the same with the two lists swapped, on every rank.
+# > **One.** There are three exchanges: counts, rows, results. The backward is the same with the two lists swapped, on
+# > every rank.
 #
-# > **Two.** Ask of each gradient: whose tokens are in it, who has a copy? The loss will not tell you.
+# > **Two.** For each gradient, ask which ranks' tokens it includes and which ranks have a copy. The loss will not
+# > show it.
 #
-# > **Three.** Bytes follow k, time follows the fullest rank. Limits on nodes help the first, copies the second.
+# > **Three.** Bytes follow k; time follows the fullest rank. Node limits help with the first, copies with the second.
 #
 # ## 14 · Going further
 #
-# - Lepikhin and others, *GShard*, arXiv 2006.16668. Look for: why its capacity makes every all-to-all even.
+# - Lepikhin et al., *GShard*, arXiv 2006.16668. Look for: why its capacity makes every all-to-all even.
 # - DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 3.2.2, how few of a GPU's multiprocessors (SMs) do
 #   the dispatching.
-# - Gale and others, *MegaBlocks*, arXiv 2211.15841. Look for: what replaces capacity.
+# - Gale et al., *MegaBlocks*, arXiv 2211.15841. Look for: what replaces capacity.
 # - [megablocks#86](https://github.com/databricks/megablocks/issues/86). Look for: the explanation of the division.
 #
 # **An experiment, not graded.** In section 2, how much skew makes the fullest of 8 ranks twice as full as the mean?
-# What would a factor of two in the experts' time cost a step that spends half of its time there?
+# How much would a factor of two in the experts' time cost a step that spends half of its time there?

@@ -1,4 +1,4 @@
-"""Week 13: the numbers that its page names, and the references of its checks against the package's own orders."""
+"""Week 13: the numbers on its page, and the references of its checks against the package's own orders."""
 
 from random import Random
 from types import ModuleType

@@ -19,24 +19,24 @@
 # After this week you can
 #
 # - [ ] **build** DualPipe and DualPipeV from their eight steps, and keep two copies of the weights equal;
-# - [ ] **predict** its bubble, and say where the printed formula stops being true;
+# - [ ] **predict** its bubble, and say when the printed formula no longer holds;
 # - [ ] **find** a message that was swapped with another of the same shape.
 #
 # **Before you start**, answer three questions for yourself.
 #
-# <details><summary>F, I, W and B: which of them is waited for, and by whom? (Week 8)</summary>
+# <details><summary>Who waits for F, I, W and B? (Week 8)</summary>
 #
-# F by the next stage, I by the stage before, W by the optimizer alone. B is I and W in one go.
+# The next stage waits for F, the previous stage for I, and only the optimizer for W. B is I and W in one pass.
 # </details>
 #
-# <details><summary>Which four all-to-alls (全交换) does a layer of experts cost? (Week 12)</summary>
+# <details><summary>Which four all-to-alls (全交换) does a layer of experts need? (Week 12)</summary>
 #
 # Dispatch and combine in the forward, and the same two for gradients in the backward.
 # </details>
 #
 # <details><summary>How does NCCL know which message is which?</summary>
 #
-# By order alone: the k-th sent to a rank is the k-th that it receives. There are no tags.
+# Only by order: the k-th message sent to a rank is the k-th that it receives. There are no tags.
 # </details>
 
 # %%
@@ -51,44 +51,46 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# DeepSeek-V3 was trained on 16 pipeline ranks, with its experts spread over 8 nodes. Its report (arXiv 2412.19437,
-# section 3.2.1) says that computing and the all-to-alls between nodes were about 1 to 1. Let F, I and W compute for
-# 1 each; F and I carry half of the transfers each, 1.5. With 64 microbatches, for what share of a step does a GPU
-# compute? Guess, then run.
+# DeepSeek-V3 was trained on 16 pipeline ranks, with its experts distributed over 8 nodes. Its report (arXiv
+# 2412.19437, section 3.2.1) says that the ratio of compute to all-to-alls between nodes was about 1 to 1. Let F, I
+# and W each compute for 1 unit; F and I each have half of the transfers, 1.5 units. With 64 microbatches, for what
+# fraction of a step does a GPU compute? Guess, then run the cell.
 
 # %%
 builders, simulate, Durations = pipeline_parallel.builders, pipeline_parallel.simulate, pipeline_parallel.Durations
 exposed = Durations(1 + 1.5, 1 + 1.5, 1)  # transfers in F and in I: the device waits for them
-hidden = Durations(1 + 1.5, 1 + 1.5, 1, overlapped=3)  # an overlapped pair: 3 of computing hide 3 of transfers
+hidden = Durations(1 + 1.5, 1 + 1.5, 1, overlapped=3)  # an overlapped pair: 3 units of compute hide 3 of transfers
 plans = {"1F1B": (builders.one_f_one_b, exposed), "ZB-H1": (builders.zb_h1, exposed)}
 plans["DualPipe"] = (builders.dualpipe, hidden)
 for name, (build, durations) in plans.items():
     makespan = simulate(build(16, 64), durations).makespan
-    print(f"{name}: a step takes {makespan:g}, of it {3 * 64 / makespan:.0%} computing")
+    print(f"{name}: a step takes {makespan:g} units, {3 * 64 / makespan:.0%} of them computing")
 
 # %% [markdown]
-# Less than half without overlap. ZB-H1 fills the bubble and leaves the transfers. What hides a transfer is other work
-# *on the same device at the same time*.
+# Without overlap, it is less than half. ZB-H1 fills the bubble but not the transfers. Only other work *on the same
+# device at the same time* hides a transfer.
 #
 # ## 2 · The picture first
 #
-# **Inside a pair.** A layer of experts is four pieces: attention, dispatch, experts, combine. Two of them compute, two
-# travel. Within one microbatch each waits for the one before it, so the device waits for the link and the link for the
-# device. Two microbatches, one forward (F) and one backward (B), do not wait for each other. The backward walks the
-# layer from its end: first the gradients of combine travel, then the experts' backward runs, and so on. Below, F
-# computes for 1 s, B for 2 s, and each of the four all-to-alls takes 0.5 s. **How long does each way take?**
+# **Inside a pair.** A layer of experts has four pieces: attention, dispatch, experts, combine. Two of them compute
+# and two communicate. Within one microbatch, each waits for the previous one, so the device waits for the link and
+# the link waits for the device. Two microbatches, one in its forward (F) and one in its backward (B), do not wait for
+# each other. The backward goes through the layer from its end: first it sends the gradients of combine, then runs the
+# experts' backward, and so on. Below, F computes for 1 s, B for 2 s, and each of the four all-to-alls takes 0.5 s.
+# **How long does the pair take, in sequence and overlapped?**
 
 # %%
 figure, ax = figures.new_axes(9, 2.8)
 figures.show(figure, figures.draw_pair(ax, forward=1.0, backward=2.0, all_to_all=0.5))
 
 # %% [markdown]
-# Add it up by hand: 1 + 2 + 4 · 0.5 = 5 s in turn. As a pair the device computes for 3 s without a break, and 2 s of
-# transfers lie below it. (Figure 4 of the report has the same four pieces, with the backward cut into I and W, and the
-# messages between stages.) If the four took longer than 3 s together, the link would be the lane without a break.
+# Check it by hand: 1 + 2 + 4 · 0.5 = 5 s in sequence. As a pair, the device computes for 3 s without a break, and the
+# 2 s of transfers run at the same time. (Figure 4 of the report has the same four pieces, with the backward split
+# into I and W, and the messages between stages.) If the four transfers took longer than 3 s in total, the link would
+# be busy without a break instead.
 #
-# **Where do pairs come from?** From a second direction. Two ranks, four microbatches: 0 and 1 enter at rank 0, 2 and 3
-# at rank 1. Black frames are pairs, of two microbatches that go in opposite directions.
+# **Where do pairs come from?** From a second direction. With two ranks and four microbatches, 0 and 1 enter at rank
+# 0, and 2 and 3 at rank 1. Black frames are pairs of two microbatches that move in opposite directions.
 
 # %%
 figure, ax = figures.new_axes(7, 2)
@@ -98,15 +100,16 @@ figure, ax = figures.new_axes(9, 3.6)
 figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="DualPipe"))
 
 # %% [markdown]
-# Each rank works for two stages (the hatched boxes belong to its second one), so **each stage is held twice**: rank r
-# has stages r and P−1−r. In exchange the middle of the step consists of pairs, on every rank; with more microbatches it
-# is longer.
+# Each rank works on two stages (the hatched boxes belong to the second), so **each stage is held twice**: rank r has
+# stages r and P−1−r. In exchange, the middle of the step consists of pairs on every rank, and it grows with the
+# number of microbatches.
 #
 # ## 3 · Notation, and the bill
 #
-# - **P** ranks, **M** microbatches, M/2 in each direction; **F&B** the seconds of an overlapped pair. F is a forward, I
-#   the gradient of a stage's input, W that of its weights, B = I + W; in the formulas the letters are seconds.
-# - A rank's **near** stream (近端流) has just entered the pipeline, its **far** stream (远端流) is about to leave.
+# - **P** ranks, **M** microbatches, M/2 in each direction; **F&B** seconds for an overlapped pair. F is a forward, I
+#   is the gradient of a stage's input, W is the gradient of its weights, and B = I + W; in formulas the letters are
+#   seconds.
+# - A rank's **near** stream (近端流) has just entered the pipeline; its **far** stream (远端流) is about to leave.
 # - **L** = P/2 ranks from an end to the middle; **e** hops from a rank to the end where its near stream enters.
 #
 # | | bubble, as printed (B is I + W) | weights | activations |
@@ -115,23 +118,23 @@ figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="D
 # | ZB-H1 | (P−1)(F+B−2W) | 1× | P |
 # | DualPipe | (P/2−1)(F&B+B−3W) | 2× | P+1 |
 #
-# The table is number 2 of the report, section 3.2.1, where ZB-H1 is called ZB1P.
+# This is table 2 of the report, in section 3.2.1, where ZB-H1 is called ZB1P.
 #
 # ### Warm-up: the bill of DualPipe
 #
-# **By hand**, P = 4, F = I = W = 1, and a pair saves nothing: F&B = 1 + 2 = 3. Idle: (4/2 − 1) · (3 + 2 − 3) = 2, where
-# ZB-H1 has 3 · (1 + 2 − 2) = 3 and 1F1B 9. Activations: 5.
+# **By hand**, P = 4, F = I = W = 1, and a pair saves nothing: F&B = 1 + 2 = 3. The idle time is (4/2 − 1) · (3 + 2
+# − 3) = 2; ZB-H1 has 3 · (1 + 2 − 2) = 3, and 1F1B has 9. A rank holds 5 activations.
 #
-# **`dualpipe_bill(num_ranks, forward, weight_gradient, pair)`** returns the idle time of the rank that idles most, and
-# how many activations it holds. I takes as long as F, so B = F + W. *One line.*
+# **`dualpipe_bill(num_ranks, forward, weight_gradient, pair)`** returns the idle time of the rank that idles longest,
+# and the number of activations it holds. I takes as long as F, so B = F + W. *One line.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other seconds, sizes, dtypes and
-# > numbers of ranks and microbatches, and groups that are only a part of the world, such as ranks 1 and 3 of four.
+# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other durations, sizes, dtypes
+# > and numbers of ranks and microbatches, and groups that are only part of the world, such as ranks 1 and 3 of four.
 
 
 # %% exercise="week13.bill"
 def dualpipe_bill(num_ranks, forward, weight_gradient, pair):
-    """(idle seconds, activations); pair: seconds of an overlapped F and B."""
+    """Returns (idle seconds, activations); pair: seconds of an overlapped F and B."""
     ### BEGIN SOLUTION
     backward = forward + weight_gradient
     return (num_ranks / 2 - 1) * (pair + backward - 3 * weight_gradient), num_ranks + 1
@@ -144,9 +147,9 @@ cases = [{"num_ranks": p, "forward": 1.0, "weight_gradient": w, "pair": pair} fo
 check("week13.bill", dualpipe_bill, cases=cases)
 
 # %% [markdown]
-# **Is the formula true?** **Predict** the idle time for F = 1, I = 1.2, W = 0.8 on eight ranks by the *printed*
-# formula, with B = I + W = 2 and F&B = F + B = 3. (Your function takes I for F, so it does not fit here.) Then ask the
-# clock.
+# **Is the formula true?** **Predict** the idle time for F = 1, I = 1.2, W = 0.8 on eight ranks with the *printed*
+# formula, using B = I + W = 2 and F&B = F + B = 3. (Your function assumes I = F, so it does not apply here.) Then
+# compare with the simulated clock.
 
 # %%
 for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5), Durations(1, 1.2, 0.8)):
@@ -157,52 +160,51 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5)
     print(f" of {timeline.makespan:.1f}")
 
 # %% [markdown]
-# > **At balance** (F = I, W no longer) the formula holds; otherwise it is off in either direction: 4.5 where the clock
-# > says 6, 7.8 for 7.2.
-# > Formulas of papers are for the drawing in the paper. Trust the clock. **Every bubble that is graded this week is
-# > idle time by makespan** (the whole step minus what the rank works), **on the clock of `simulate`, with the durations
-# > that the exercise names.**
+# > **At balance** (F = I, and W no longer than these), the formula holds. Otherwise it is off in either direction:
+# > 4.5 where the clock says 6, and 7.8 where it says 7.2. A formula in a paper describes the figure in that paper.
+# > Trust the clock. **Every bubble graded this week is idle time by makespan** (the whole step minus the time that
+# > the rank works), **on the clock of `simulate`, with the durations that the exercise names.**
 #
 # ## 4 · Eight steps
 #
-# DeepSeek's code writes a rank's order as eight steps. Words for one rank: a letter and `n` or `f` for the near or far
-# stream, such as `"Fn"`; `"Fn&Bf"` is a pair; `"W"` is the oldest weight gradient that waits. With c = L−1−e hops to
-# the middle and m microbatches in each stream:
+# DeepSeek's code writes a rank's order as eight steps. We write them as words for one rank. A word is a letter and
+# `n` or `f` for the near or far stream, such as `"Fn"`; `"Fn&Bf"` is a pair; `"W"` is the oldest waiting weight
+# gradient. With c = L−1−e hops to the middle and m microbatches in each stream:
 #
-# | step | words | turns | why |
+# | step | words | repetitions | why |
 # |---|---|---|---|
 # | 1 | `Fn` | 2c | fill the way to the middle and back |
 # | 2 | `Fn Ff` | e+1 | the far stream arrives |
-# | 3 | `If W Ff` | c | first backwards, nothing to pair: pass I on at once |
+# | 3 | `If W Ff` | c | first backwards, no forward to pair with: send I at once |
 # | 4 | `Fn&Bf Ff&Bn` | m−2L+e+1 | the steady state |
-# | 5 | `Bf Ff&Bn` | c | near has no forwards left |
+# | 5 | `Bf Ff&Bn` | c | the near stream has no forwards left |
 # | 6 | `Bf Bn` | e+1 | only backwards; from word e+1 on (counted from 0) they are `If`, `In` |
-# | 7 | `W In` | c | fill the waits |
-# | 8 | `W` | what is left | |
+# | 7 | `W In` | c | fill waiting time |
+# | 8 | `W` | all that are left | |
 #
-# One exception: on a middle rank (c = 0) the first pair of step 4 runs as `Fn Bf`, one by one; its F is waited for.
-# (Pair it too, and the clock says 7.8 in the last line of the cell above: there the difference is this exception.) M is
-# at least 2P and even, so that step 4 has its turns.
+# There is one exception: on a middle rank (c = 0), the first pair of step 4 runs as `Fn Bf`, one after the other,
+# because the next rank waits for its F. (If you pair it too, the clock gives 7.8 in the last line of the cell above,
+# so this exception explains the difference there.) M is even and at least 2P, so step 4 has enough repetitions.
 #
 # **By hand**, rank 0 of 2 in the picture of section 2: L = 1, e = 0, so c = 0, and m = 2. Steps 1, 3, 5 and 7 have no
-# turns.
+# repetitions.
 #
-# | step | turns | words |
+# | step | repetitions | words |
 # |---|---|---|
 # | 2 | 1 | `Fn Ff` |
 # | 4 | 2 − 2 + 0 + 1 = 1 | `Fn Bf` (the exception) `Ff&Bn` |
 # | 6 | 1 | `Bf In`: words 0 and 1, and 1 ≥ e+1 |
-# | 8 | 1 | `W`, the one that `In` left behind |
+# | 8 | 1 | `W`, which belongs to `In` |
 #
-# Compare with the first row of that picture. With e = 0, L = 2 and m = 5, a middle rank, it is `Fn Fn | Fn Ff | If W Ff
-# | Fn&Bf Ff&Bn Fn&Bf Ff&Bn | Bf Ff&Bn | Bf In | W In | W`.
+# Compare with the first row of that picture. With e = 0, L = 2 and m = 5, which is not a middle rank, the words are
+# `Fn Fn | Fn Ff | If W Ff | Fn&Bf Ff&Bn Fn&Bf Ff&Bn | Bf Ff&Bn | Bf In | W In | W`.
 #
 # **`eight_steps(to_end, length, num_microbatches)`** returns the list of words for e, L and m. *About 12 lines.*
 
 
 # %% exercise="week13.eight-steps"
 def eight_steps(to_end, length, num_microbatches):
-    """The words of one rank of a half pipeline, in order; num_microbatches of each stream."""
+    """Returns the words of one rank of a half pipeline, in order; num_microbatches is per stream."""
     ### BEGIN SOLUTION
     to_middle = length - 1 - to_end
     words = ["Fn"] * (2 * to_middle)
@@ -226,21 +228,21 @@ check("week13.eight-steps", eight_steps, cases=cases)
 # %% [markdown]
 # ### From words to slots
 #
-# **`slots_of(words, stages, streams)`** turns words into texts: `stages["n"]` is the number of the near stage,
-# `streams["n"]` the list of its microbatches. Each word takes the next microbatch of its stream, forwards and backwards
-# counted apart; an I leaves its W behind. A pair is written `"(1F3;0B0)OVERLAP_F_B"`.
+# **`slots_of(words, stages, streams)`** turns words into strings. `stages["n"]` is the number of the near stage, and
+# `streams["n"]` is the list of its microbatches. Each word takes the next microbatch of its stream, counting forwards
+# and backwards separately; an I adds its W to the waiting ones. A pair is written `"(1F3;0B0)OVERLAP_F_B"`.
 #
-# **By hand**, the words above with near stage 0, far stage 1, microbatches 0 and 1 near, 2 and 3 far:
+# **By hand**, take the words above with near stage 0, far stage 1, microbatches 0 and 1 near, 2 and 3 far:
 #
 # `0F0 1F2 0F1 1B2 (1F3;0B0)OVERLAP_F_B 1B3 0I1 0W1`
 #
 # (`0F1` is stage 0, F, microbatch 1.) Every microbatch has one forward and one backward here; only the backward of
-# microbatch 1 is cut, into `0I1` and `0W1`. *About 12 lines.*
+# microbatch 1 is split, into `0I1` and `0W1`. *About 12 lines.*
 
 
 # %% exercise="week13.slots"
 def slots_of(words, stages, streams):
-    """Texts of one rank; stages and streams have the keys "n" and "f"."""
+    """Returns the strings of one rank; stages and streams have the keys "n" and "f"."""
     ### BEGIN SOLUTION
     left = {letter + end: deque(streams[end]) for letter in "FB" for end in "nf"}
     waiting = deque()
@@ -266,29 +268,29 @@ check("week13.slots", slots_of, cases=[example | {"streams": {"n": [0, 1], "f": 
 # %% [markdown]
 # ### All ranks, and the fold
 #
-# **DualPipe.** Rank r has e = min(r, P−1−r) and L = P/2; its near stage is e, its far stage P−1−e. Microbatches 0 to
-# M/2−1 enter at rank 0, the others at rank P−1: on the first half of the ranks the *near* stream has the low numbers,
-# on the second half the *far* stream.
+# **DualPipe.** Rank r has e = min(r, P−1−r) and L = P/2; its near stage is e and its far stage P−1−e. Microbatches 0
+# to M/2−1 enter at rank 0, the others at rank P−1. So the low numbers are in the *near* stream on the first half of
+# the ranks, and in the *far* stream on the second half.
 #
-# **DualPipeV** (V 形) holds each stage once. In DualPipe ranks r and P−1−r do the same work, mirrored. So Sea AI Lab,
-# the authors of zero bubble (week 8), proposed to *cut it in half* ([DualPipe could be better without the
-# Dual](https://hackmd.io/@ufotalent/r1lVXsa9Jg), February 2025), and DeepSeek built that within a week, as DualPipeV
-# ([DualPipe#16](https://github.com/deepseek-ai/DualPipe/issues/16)). Keep one half, and let the middle be a turn: rank
-# r holds stage r on the way down and stage 2P−1−r on the way up. Near goes down, far comes up; both are the *same*
-# microbatches, 0 to M−1. L = P and e = r.
+# **DualPipeV** (V 形) holds each stage once. In DualPipe, ranks r and P−1−r do the same work, mirrored. So Sea AI
+# Lab, the authors of zero bubble (week 8), proposed to *cut it in half* ([DualPipe could be better without the
+# Dual](https://hackmd.io/@ufotalent/r1lVXsa9Jg), February 2025), and DeepSeek built that within a week as DualPipeV
+# ([DualPipe#16](https://github.com/deepseek-ai/DualPipe/issues/16)). Keep one half, and let the microbatches turn
+# around in the middle: rank r holds stage r on the way down and stage 2P−1−r on the way up. The near stream goes down
+# and the far stream comes up; both have the *same* microbatches, 0 to M−1. L = P and e = r.
 #
 # **By hand.** DualPipe on 4 ranks, M = 8: rank 1 has e = 1, stages 1 and 2, near 0–3, far 4–7; rank 2 has e = 1 too,
 # and near 4–7, far 0–3. DualPipeV on 2 ranks, M = 4: rank 0 has stages 0 and 3, rank 1 has 1 and 2; near and far are
-# both 0–3. On rank 1 the far stream follows the near one at once: the turn.
+# both 0–3. On rank 1, the far stream follows the near one directly: this is the turn.
 #
-# **`dualpipe(num_ranks, num_microbatches)`** and **`dualpipe_v(num_ranks, num_microbatches)`** return the lists of all
-# ranks, from your two functions. The clock judges them, with all passes alike and with pairs that hide messages; no
-# rank may hold more activations than in these eight steps. *About 7 and 5 lines.*
+# **`dualpipe(num_ranks, num_microbatches)`** and **`dualpipe_v(num_ranks, num_microbatches)`** return the lists of
+# all ranks, using your two functions. The clock judges them, both with equal passes and with pairs that hide
+# messages. No rank may hold more activations than in these eight steps. *About 7 and 5 lines.*
 
 
 # %% exercise="week13.dualpipe"
 def dualpipe(num_ranks, num_microbatches):
-    """DualPipe: for each rank its slots in order; each stage on two ranks."""
+    """Returns DualPipe: for each rank, its slots in order; each stage is on two ranks."""
     ### BEGIN SOLUTION
     half, ranks = num_microbatches // 2, []
     halves = range(half), range(half, num_microbatches)
@@ -302,7 +304,7 @@ def dualpipe(num_ranks, num_microbatches):
 
 
 def dualpipe_v(num_ranks, num_microbatches):
-    """DualPipeV: for each rank its slots in order; 2P stages, each on one rank."""
+    """Returns DualPipeV: for each rank, its slots in order; 2P stages, each on one rank."""
     ### BEGIN SOLUTION
     ranks, streams = [], dict.fromkeys("nf", range(num_microbatches))
     for rank in range(num_ranks):
@@ -320,11 +322,11 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 # %% [markdown]
 # ## 5 · Predict, then measure
 #
-# Four real ranks that sleep 60 ms per unit. A sleeping rank overlaps nothing: its pair takes F + B. So this measures
-# the *bubble*, not the hidden transfers. Attention has no weights of its own, so W is often the shorter half: let it be
-# 0.5 beside F = I = 1. **Predict** the three idle times by the table of section 3. (With F = I = W, DualPipe and ZB-H1
-# would be one unit of 27 apart: less than a busy laptop's noise. The last row has that DualPipe. If ZB-H1 is not
-# between the other two, run the cell again.)
+# The cell runs four real ranks that sleep 60 ms per unit. A sleeping rank overlaps nothing, so its pair takes F + B,
+# and this measures the *bubble*, not the hidden transfers. The products in attention have no weights, so W is often
+# the shorter half: use 0.5, with F = I = 1. **Predict** the three idle times with the table in section 3. (If F = I =
+# W, DualPipe and ZB-H1 would be one unit of 27 apart, less than the noise of a busy laptop. The last row shows that
+# DualPipe. If ZB-H1 is not between the other two, run the cell again.)
 
 # %%
 short, equal = Durations(1, 1, 0.5), Durations(1, 1, 1)
@@ -340,11 +342,12 @@ for name, durations in (("1f1b", short), ("zb-h1", short), ("dualpipe", short), 
 figures.schedule_explorer("dualpipe", run=pipeline_parallel.run_emulated)
 
 # %% [markdown]
-# **What a profiler sees.** Sleeping ranks keep time. Do real kernels? First our timeline of DualPipeV on four ranks
-# with eight microbatches, each pass one unit, a pair 3. Below it the same order on an H200 that four ranks shared, as
-# torch's profiler recorded it: every kernel, in the colour of who launched it. It shows the order, not a gain: this
-# model has no all-to-alls that a pair could hide, and the step is no shorter than 1F1B's in week 7's trace. What
-# hidden all-to-alls gain, section 9 simulates. **Find three differences** before you unfold.
+# **What a profiler sees.** Sleeping ranks follow the clock. Do real kernels? The first figure is our timeline of
+# DualPipeV on four ranks with eight microbatches; each pass takes one unit, a pair 3. The second is the same order on
+# an H200 shared by four ranks, as torch's profiler recorded it: every kernel, in the color of the rank that launched
+# it. It shows the order, not a speedup: this model has no all-to-alls that a pair could hide, and the step is no
+# shorter than 1F1B's in week 7's trace. Section 9 simulates the gain from hidden all-to-alls. **Find three
+# differences** before you open the answer.
 
 # %%
 figure, ax = figures.new_axes(9, 3)
@@ -355,29 +358,29 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 # %% [markdown]
 # <details><summary>Three differences</summary>
 #
-# A rank has *two* lanes of computing, two streams: where both are coloured, a pair runs. Its halves share the GPU's
-# multiprocessors, so neither is as fast as alone, and nothing is gained.
-# Messages take time here, and most of a long one is spent waiting for the partner. So there is more grey than in the
-# simulation, 43% of the ranks' time: computing waits for messages between stages. ([More](../../docs/profiler.md).)
+# A rank has *two* compute lanes, one per stream: where both are colored, a pair is running. Its halves share the
+# GPU's multiprocessors, so each is slower than alone, and nothing is gained. Messages take time here, and a long
+# message mostly waits for its partner. So there is more gray than in the simulation, 43% of the ranks' time: compute
+# waits for messages between stages. ([More](../../docs/profiler.md).)
 # </details>
 
 # %% [markdown]
 # ## 6 · Two copies of everything
 #
-# Rank r and rank P−1−r hold the same two stages. Each has seen half of the microbatches, so before the optimizer
-# their gradients must be **added**: once, after the last W.
+# Ranks r and P−1−r hold the same two stages. Each has processed half of the microbatches, so before the optimizer
+# step you must **add** their gradients, once, after the last W.
 #
-# **By hand**, two ranks. Rank 0's list is `[1, 2]` of stage 0 and `[3]` of stage 1. Rank 1's list begins with *its*
-# stage: `[10]` of stage 1, then `[20, 30]` of stage 0. Rank 0 returns `[21, 32]` and `[13]`, rank 1 `[13]` and
-# `[21, 32]`.
+# **By hand**, two ranks. Rank 0's list is `[1, 2]` for stage 0 and `[3]` for stage 1. Rank 1's list starts with *its*
+# stage: `[10]` for stage 1, then `[20, 30]` for stage 0. Rank 0 returns `[21, 32]` and `[13]`; rank 1 returns `[13]`
+# and `[21, 32]`.
 #
-# **`add_copies(gradients, *, group)`**: on rank r, `gradients` is a list of two tensors, of stage r and of stage
-# P−1−r, which may differ in size. It returns both sums in the same order and leaves its input alone. Each rank sends
-# its two tensors, once; a batch of `dist.P2POp`s for `dist.batch_isend_irecv` (week 7) cannot deadlock. Where does the
-# other rank have stage r in *its* list? *About 8 lines.*
+# **`add_copies(gradients, *, group)`** returns both sums. On rank r, `gradients` is a list of two tensors, for stage
+# r and stage P−1−r, which may differ in size. Return the sums in the same order, and do not change the input. Each
+# rank sends its two tensors once; a batch of `dist.P2POp`s for `dist.batch_isend_irecv` (week 7) cannot deadlock.
+# Where is stage r in the *other* rank's list? *About 8 lines.*
 #
-# A second copy is expensive only where weights are not spread. With experts over many ranks, a rank's share is small:
-# "this does not significantly increase the memory consumption since we use a large EP size", says the report.
+# A second copy is expensive only if the weights are not sharded. With experts over many ranks, a rank's share is
+# small: "this does not significantly increase the memory consumption since we use a large EP size", says the report.
 
 
 # %% exercise="week13.copies"
@@ -402,9 +405,10 @@ check("week13.copies", add_copies, cases=cases)
 # %% [markdown]
 # ## 7 · A swapped message
 #
-# In DualPipe a rank sends its neighbour activations of one stream *and* gradients of the other, of one shape. Below,
-# a model is trained twice; the second time rank 1, in the steady state, takes an activation for a gradient and that
-# gradient for the activation. **What will you see: an error, a hang, a loss that explodes, or none of these?**
+# In DualPipe, a rank sends its neighbor activations of one stream *and* gradients of the other, with the same shape.
+# The cell below trains a model twice. In the second run, rank 1 in the steady state confuses an activation with a
+# gradient, and that gradient with the activation. **What will you see: an error, a hang, a loss that explodes, or
+# none of these?**
 
 
 # %%
@@ -446,8 +450,9 @@ for name, each in (("right", program), ("swapped", wrong)):
     print(f"{name:8}", [f"{loss:.2f}" for loss in losses[::6]])
 
 # %% [markdown]
-# It trains. The loss falls, less than it should, and there is no error. Two checks find it: one judges the list of
-# messages before the run, the other sends every message's name ahead of it (`Executor(verify=True)`, for debugging).
+# It trains. The loss falls, but less than it should, and there is no error. Two checks find the bug: one checks the
+# list of messages before the run, and the other sends each message's name before the message
+# (`Executor(verify=True)`, for debugging).
 
 # %%
 print(pipeline_parallel.message_problems(wrong)[0])
@@ -459,8 +464,8 @@ except RanksFailed as report:
 # %% [markdown]
 # ### Bug hunt: `swap_with_neighbour`
 #
-# Ranks 0 and 1, 2 and 3, … are neighbours; `rank ^ 1` is the other. Each has an activation and a gradient for the
-# other, of one shape and dtype. This is what somebody wrote, "what is needed first goes first":
+# Ranks 0 and 1, 2 and 3, … are neighbors; `rank ^ 1` is the other one. Each has an activation and a gradient for the
+# other, with the same shape and dtype. Somebody wrote this code with the idea "send first what is needed first":
 #
 # ```python
 # def swap_with_neighbour(activation, gradient, *, group):
@@ -474,17 +479,17 @@ except RanksFailed as report:
 #     return receives[0], receives[1]
 # ```
 #
-# **By hand**, ranks 0 and 1: rank 0 sends its activation, then its gradient; rank 1 its gradient, then its activation.
-# Both receive "activation, then gradient". So which of the four received tensors are wrong?
+# **By hand**, ranks 0 and 1: rank 0 sends its activation, then its gradient; rank 1 sends its gradient, then its
+# activation. Both receive "activation, then gradient". So which of the four received tensors are wrong?
 #
-# Repair it: **`swap_with_neighbour(activation, gradient, *, group)`** returns the neighbour's activation and the
-# neighbour's gradient, sending its own two once. *About 8 lines.* (Tags would help on gloo, but not on a GPU: NCCL
+# Fix it: **`swap_with_neighbour(activation, gradient, *, group)`** returns the neighbor's activation and the
+# neighbor's gradient, and sends its own two once. *About 8 lines.* (Tags would help on gloo, but not on a GPU: NCCL
 # ignores them, and so does the check. Only the order counts.)
 
 
 # %% exercise="week13.neighbours"
 def swap_with_neighbour(activation, gradient, *, group):
-    """Returns (the neighbour's activation, the neighbour's gradient); all four have one shape and dtype."""
+    """Returns (the neighbor's activation, the neighbor's gradient); all four have the same shape and dtype."""
     ### BEGIN SOLUTION
     partner = dist.get_rank(group) ^ 1
     receives = [torch.empty_like(activation), torch.empty_like(gradient)]
@@ -504,10 +509,10 @@ check("week13.neighbours", swap_with_neighbour, cases=cases)
 # %% [markdown]
 # ## 8 · Read real code
 #
-# Open `dualpipe/dualpipe.py` of deepseek-ai/DualPipe: `step` at its end, and the methods that it calls. Beside it, if
-# you like, our `builders/eight_steps.py`. Three questions:
+# Open `dualpipe/dualpipe.py` in deepseek-ai/DualPipe: `step` at its end, and the methods that it calls. If you like,
+# compare it with our `builders/eight_steps.py`. Three questions:
 #
-# 1. `"main_steps"`: 8 ranks, 20 microbatches. How many turns does step 4 have on rank 3? A number.
+# 1. `"main_steps"`: 8 ranks, 20 microbatches. How many times does the loop of step 4 run on rank 3? A number.
 # 2. `"weights_in"`: in which class do weight gradients wait? A name.
 # 3. `"order"`: which six methods does `_forward_backward_chunk` call, in order? A list of names.
 
@@ -526,16 +531,17 @@ check("week13.reading", reading_answers)
 # %% [markdown]
 # ## 9 · Challenge: hide the all-to-all with one copy
 #
-# Are two directions needed to hide transfers? A pair needs an F and a B that do not wait for each other. In 1F1B the
-# last rank's B waits for the F just before it. Let every rank run further ahead, and there is always such a pair.
+# Do you need two directions to hide transfers? A pair needs an F and a B that do not wait for each other. In 1F1B,
+# the last rank's B waits for the F just before it. If every rank runs further ahead, there is always such a pair.
 #
-# **`overlapped_1f1b(num_ranks, num_microbatches)`** returns lists of texts: rank r has stage r alone, the letters F
-# and B, and pairs. *About 8 lines.*
+# **`overlapped_1f1b(num_ranks, num_microbatches)`** returns lists of strings. Rank r has only stage r; use the
+# letters F and B, and pairs. *About 8 lines.*
 #
-# - **Durations:** F = I = 1.5 (of it 0.5 all-to-all), W = 1, a pair 3: its transfers are hidden. Alone, F + B is 4.
-# - **Target:** on eight ranks with 20 microbatches a step of 89, where 1F1B takes 108; on other sizes, as quick as the
-#   order with the fewest extra forwards that lets every later F be paired. M may be smaller than P.
-# - **Memory:** 2(P−r) activations on rank r.
+# - **Durations:** F = I = 1.5 (including 0.5 of all-to-all), W = 1, and a pair takes 3 because its transfers are
+#   hidden. Without a pair, F + B takes 4.
+# - **Target:** on eight ranks with 20 microbatches, a step of 89, where 1F1B takes 108. On other sizes, be as fast as
+#   the order with the fewest extra forwards that lets every later F be paired. M may be smaller than P.
+# - **Memory:** at most 2(P−r) activations on rank r.
 #
 # <details><summary>Hint: rank 1 of 2, M = 3</summary>
 #
@@ -545,7 +551,7 @@ check("week13.reading", reading_answers)
 
 # %% exercise="week13.one-copy"
 def overlapped_1f1b(num_ranks, num_microbatches):
-    """1F1B whose forwards after the warm-up are all paired with an older microbatch's backward."""
+    """Returns 1F1B in which every forward after the warm-up is paired with an older microbatch's backward."""
     ### BEGIN SOLUTION
     schedule = []
     for rank in range(num_ranks):
@@ -563,8 +569,8 @@ cases = [{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 4), (8, 20), (
 check("week13.one-copy", overlapped_1f1b, cases=cases)
 
 # %% [markdown]
-# What does the second copy buy? The same model on eight ranks; DualPipeV's stages are half as large. Your own order
-# takes 89, with one copy of the weights and 16 activations.
+# What do you get for the second copy? The cell runs the same model on eight ranks; DualPipeV's stages are half as
+# large. Your own order takes 89, with one copy of the weights and 16 activations.
 
 # %%
 whole, halves = Durations(1.5, 1.5, 1, overlapped=3), Durations(0.75, 0.75, 0.5, overlapped=1.5)
@@ -576,15 +582,15 @@ for name, durations, weights in [("1f1b", whole, 1), ("dualpipe", whole, 2), ("d
 # %% [markdown]
 # ## 10 · Interview: how does DualPipe overlap?
 #
-# The first figure of this page: a pair computes for F + B seconds and runs four all-to-alls of `all_to_all` seconds.
-# **`pair_seconds(forward, backward, all_to_all)`** returns the seconds of the pair one after the other, and perfectly
-# overlapped, where the longer of the two lanes, device or link, has no break. `forward` and `backward` are computing
-# alone. *One line.*
+# In the first figure of this page, a pair computes for F + B seconds and runs four all-to-alls of `all_to_all`
+# seconds. **`pair_seconds(forward, backward, all_to_all)`** returns the seconds of the pair in sequence, and
+# perfectly overlapped, when the longer of the two lanes, device or link, has no break. `forward` and `backward` are
+# compute time only. *One line.*
 
 
 # %% exercise="week13.pair-seconds"
 def pair_seconds(forward, backward, all_to_all):
-    """(one after the other, perfectly overlapped)."""
+    """Returns (seconds in sequence, seconds perfectly overlapped)."""
     ### BEGIN SOLUTION
     return forward + backward + 4 * all_to_all, max(forward + backward, 4 * all_to_all)
     ### END SOLUTION
@@ -596,23 +602,23 @@ cases = [{"forward": f, "backward": b, "all_to_all": a} for f, b, a in sizes]
 check("week13.pair-seconds", pair_seconds, cases=cases)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: which work lies beside which transfer in a pair; why
+# Now write the answer you would give, in five to eight sentences: which work overlaps which transfer in a pair; why
 # two directions give such pairs on every rank; bubble, weights and activations with *your* numbers; how long an
-# all-to-all may be before it can no longer be hidden; what you would take instead of the second copy.
+# all-to-all can be before it is no longer hidden; what you would use instead of the second copy.
 
 # %% [markdown] manual="week13.interview" points=2
 # ### BEGIN SOLUTION
-# A layer is cut into attention, dispatch, experts and combine. In a pair the forward's dispatch travels while the
-# backward's experts compute, and the other way round, so device and network are both busy. Microbatches enter at both
-# ends, so every rank has, at any time, one that goes forward and another that goes backward, independent of each
-# other. The pair takes max(F + B, 4a) instead of F + B + 4a: with F = 1, B = 2 and a = 0.5 three seconds instead of
-# five; beyond a = 0.75 the network is the longer one and shows.
+# A layer is split into attention, dispatch, experts and combine. In a pair, the forward's dispatch is sent while the
+# backward's experts compute, and vice versa, so device and network are both busy. Microbatches enter at both
+# ends, so every rank always has one that goes forward and another that goes backward, independent of each
+# other. The pair takes max(F + B, 4a) instead of F + B + 4a: with F = 1, B = 2 and a = 0.5, three seconds instead of
+# five. Beyond a = 0.75, the network takes longer and is exposed.
 #
 # The bubble is (P/2−1)(F&B+B−3W) at balance, 6 of 66 units for 8 ranks and 20 microbatches; I measured 2 of 26 on four
-# ranks and 8. It costs the weights twice and P+1 activations. DualPipeV has nearly the same time with one copy, and
-# 1F1B with a longer warm-up pairs as well, for up to 2P activations on rank 0.
+# ranks and 8. It costs two copies of the weights and P+1 activations. DualPipeV takes nearly the same time with one
+# copy, and 1F1B with a longer warm-up also forms pairs, at the price of up to 2P activations on rank 0.
 #
-# Full marks: both streams named, why two directions, one number of their own, the limit 4a = F + B, one alternative.
+# Full marks: both streams, the reason for two directions, a number of their own, the limit 4a = F + B, an alternative.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -620,37 +626,38 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 #
 # <details><summary>Why does the middle rank not overlap its first pair?</summary>
 #
-# The next rank waits for that F. In a pair it would arrive only when the B is done as well.
+# The next rank waits for that F. In a pair, it would arrive only when the B is done too.
 # </details>
 #
 # <details><summary>When are the two copies' gradients added, and how often?</summary>
 #
-# Once, after the last W. Both ranks add the same two numbers, so that the copies stay equal to the bit.
+# Once, after the last W. Both ranks add the same two numbers, so the copies stay equal to the bit.
 # </details>
 #
 # <details><summary>The loss falls. Is the pipeline right?</summary>
 #
-# You cannot tell from the loss. Compare gradients with one process, and have messages checked by name.
+# You cannot tell from the loss. Compare the gradients with those of one process, and check messages by name.
 # </details>
 #
 # ## 12 · Take away
 #
-# > **One.** DualPipe buys overlap, not only a smaller bubble: an F beside a B on every rank, transfers under computing.
+# > **One.** DualPipe gives you overlap, not only a smaller bubble: an F with a B on every rank, so compute hides
+# > transfers.
 #
-# > **Two.** A printed bubble holds for the printed balance. The clock holds for your durations.
+# > **Two.** A printed bubble formula holds at balance. The simulated clock holds for your durations.
 #
-# > **Three.** Messages have no names. Fix their order once, as data, and let a program check it.
+# > **Three.** Messages have no names. Write their order once, as data, and let a program check it.
 #
 # ## 13 · Going further
 #
-# - *DeepSeek-V3 Technical Report*, arXiv 2412.19437, section 3.2. Look for: figure 4, which part of F lies beside which
+# - *DeepSeek-V3 Technical Report*, arXiv 2412.19437, section 3.2. Look for: figure 4, which part of F overlaps which
 #   part of B, and how many SMs the transfers may use.
 # - Sea AI Lab, [*DualPipe could be better without the Dual*](https://hackmd.io/@ufotalent/r1lVXsa9Jg). Look for: what
-#   is cut, and what becomes of the two copies.
-# - Qi and others, *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: V shapes, of which
-#   DualPipeV is a relative.
-# - NVIDIA/Megatron-LM, `megatron/core/pipeline_parallel/combined_1f1b.py`. Look for: what is merged with what, to hide
+#   is cut, and what happens to the two copies.
+# - Qi et al., *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: V shapes, which are
+#   related to DualPipeV.
+# - NVIDIA/Megatron-LM, `megatron/core/pipeline_parallel/combined_1f1b.py`. Look for: which passes it merges to hide
 #   the experts' all-to-all with one copy.
 #
 # **An experiment, not graded.** Let `overlapped` grow from 3 to 4 in section 9 (and its half for the V). From which
-# value on is ZBV quicker than DualPipe on eight ranks, though it hides nothing? What follows for fast links?
+# value on is ZBV faster than DualPipe on eight ranks, although it hides nothing? What does that mean for fast links?

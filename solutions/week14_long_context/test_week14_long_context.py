@@ -1,4 +1,4 @@
-"""Week 14: the numbers that its page names, its references by hand and against flash attention, and partial credit."""
+"""Week 14: the numbers on its page, its references by hand and against flash attention, and partial credit."""
 
 import inspect
 from math import log
@@ -17,7 +17,7 @@ from autograder.weeks.week14_long_context.reading import READING
 
 
 def test_the_bill_of_llama_3_by_hand():
-    """131,072 tokens over 16 ranks: 8,192 each, 1,024 numbers of keys, 16,384 of queries."""
+    """131,072 tokens over 16 ranks: 8,192 each, with key width 1,024 and query width 16,384."""
     ring_bytes, ulysses, least = bill.expected(bill.LLAMA3_405B)
     assert ring_bytes == 15 * 4 * 8192 * 1024 and ulysses == 15 / 16 * 4 * 8192 * (16384 + 1024)
     assert (round(ring_bytes / 1e6), round(ulysses / 1e6), least) == (503, 535, 18)
@@ -114,7 +114,7 @@ def test_whole_blocks_of_scores_earn_one_third(judged):
 
 def test_a_mean_of_means_is_asked_for_its_count(judged):
     verdict = judged("week14.batch", "mean_of_means")
-    assert verdict.points == 0 and "Over how many tokens is the mean" in verdict.text
+    assert verdict.points == 0 and "How many tokens does the mean include" in verdict.text
 
 
 def test_a_backward_with_a_blocks_own_sums_is_asked_for_the_rows(judged):
@@ -124,4 +124,4 @@ def test_a_backward_with_a_blocks_own_sums_is_asked_for_the_rows(judged):
 
 def test_an_exchange_without_a_backward_is_asked_for_it(judged):
     verdict = judged("week14.ulysses", "no_gradient")
-    assert verdict.points == 0 and "The backward of an exchange is the exchange back" in verdict.text
+    assert verdict.points == 0 and "The backward of an exchange is the reverse exchange" in verdict.text

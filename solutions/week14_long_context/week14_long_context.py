@@ -18,20 +18,20 @@
 #
 # After this week you can
 #
-# - [ ] **build** attention over keys that pass by, forward and backward, equal to one process;
-# - [ ] **balance** a causal mask over ranks, and keep labels, positions and the loss right while you do;
-# - [ ] **choose** between ring, gathered keys and Ulysses from bytes, heads and memory.
+# - [ ] **build** attention over keys sent around a ring, forward and backward, with the same result as one process;
+# - [ ] **balance** a causal mask over ranks, while keeping labels, positions and the loss right;
+# - [ ] **choose** between ring, gathered keys and Ulysses based on bytes, heads and memory.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>Why does sequence parallelism (week 6) not help when one sequence is too long?</summary>
 #
-# It splits norms and dropout. Before attention it gathers all positions on every tensor-parallel rank.
+# It splits norms and dropout, but before attention it gathers all positions on every tensor-parallel rank.
 # </details>
 #
 # <details><summary>What does a query of a causal model (因果模型) see?</summary>
 #
-# The keys at its own position and before. The last query of s sees s keys, the first one sees one.
+# The keys at its own position and before. The last of s queries sees s keys; the first sees one.
 # </details>
 #
 # <details><summary>softmax of [1, 2]: which two numbers must you know to write down the first weight?</summary>
@@ -50,9 +50,9 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Llama 3's 405B model reads a book of 262,144 tokens. Attention compares each token with every other. **How many
-# gigabytes do the scores of one head in one layer fill, in bf16? The model has 126 layers of 128 heads, 16,128 in
-# all.** Guess, then run.
+# Llama 3's 405B model reads a book of 262,144 tokens. Attention compares each token with every other token. **How
+# many gigabytes do the scores of one head in one layer take in bf16? The model has 126 layers with 128 heads each,
+# 16,128 heads in total.** Guess, then run the cell.
 
 # %%
 book = costs.find_model("llama3-405b", sequence=262_144)
@@ -68,14 +68,15 @@ title = "262,144 tokens: the scores of one head do not fit"
 figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# The scores must never be stored; flash attention sees to that. But the rest grows with s too, and there are 126
-# layers. So the *sequence* is split inside attention as well: **context parallelism** (上下文并行), over c ranks. Keys
-# and values are the smallest bar. Let those travel.
+# The scores must never be stored, and flash attention avoids that. But the rest also grows with s, and there are 126
+# layers. So **context parallelism** (上下文并行) splits the *sequence* over c ranks inside attention as well. Keys
+# and values are the smallest bar, so those are what ranks send.
 #
 # ## 2 · The picture first
 #
-# A row is a chunk of queries, a column a chunk of keys, grey is hidden by the mask. The colour is the rank that has the
-# queries. The number is the **ring step**: how many places the keys have come round a ring (环) when they get there.
+# Each row is a chunk of queries, each column is a chunk of keys, and the mask hides the gray blocks. The color is the
+# rank that has the queries. The number is the **ring step**: how many hops around the ring (环) the keys have made
+# when they arrive.
 
 # %%
 for layout in ("contiguous", "zig-zag"):
@@ -83,10 +84,10 @@ for layout in ("contiguous", "zig-zag"):
     figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners(layout, 4)))
 
 # %% [markdown]
-# One piece per rank: the last rank computes seven times what the first one does, and all wait for it. In general
-# the most that a rank computes, over the mean, is 2 − 1/c. **Zig-zag** (之字形) cuts the sequence into 2c chunks and
-# gives rank r the r-th from the front and the r-th from the end: exactly even. **Striped** (条带): rank r has the
-# positions r, r + c, r + 2c, …
+# With one piece per rank, the last rank computes seven times as much as the first, and all ranks wait for it. In
+# general the maximum work of a rank, divided by the mean, is 2 − 1/c. **Zig-zag** (之字形) cuts the sequence into 2c
+# chunks and gives rank r the r-th from the front and the r-th from the end, which is exactly even. With **striped**
+# (条带), rank r has positions r, r + c, r + 2c, …
 
 
 # %% tags=["interactive"]
@@ -97,9 +98,9 @@ def square(c=4, layout="striped"):
 
 
 # %% [markdown]
-# **Draw your own.** Below, eight chunks are dealt to four ranks in turn. Change `mine`, two chunks per rank, until most
-# over mean is 1. Then pack two documents (文档) into one sequence, five chunks and three: neither sees the other. **Is
-# zig-zag still even?** Find a better deal.
+# **Draw your own.** Below, eight chunks are assigned to four ranks in turn. Change `mine`, with two chunks per rank,
+# until the ratio of maximum to mean is 1. Then the second figure packs two documents (文档) of five and three chunks
+# into one sequence; neither sees the other. **Is zig-zag still even?** Find a better assignment.
 
 # %%
 mine = [0, 1, 2, 3, 0, 1, 2, 3]
@@ -110,43 +111,44 @@ for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 
 # %% [markdown]
 # <details><summary>How many answers are there?</summary>
 #
-# With one document there is one, up to the ranks' names: chunk i must go with chunk 7 − i, and that is zig-zag. With
-# two, the chunk with the most work has 4.5 blocks, and its partner at least half a block, 5 in all: 1.18 is the best,
-# and `[1, 3, 2, 1, 0, 0, 2, 3]` reaches it. Zig-zag has 1.88.
+# With one document there is one answer, up to the names of the ranks: chunk i must be paired with chunk 7 − i, which
+# is zig-zag. With two documents, the chunk with the most work has 4.5 blocks, and its partner has at least half a
+# block, 5 in total. So 1.18 is the best ratio, and `[1, 3, 2, 1, 0, 0, 2, 3]` reaches it. Zig-zag has 1.88.
 # </details>
 #
-# ## 3 · What travels
+# ## 3 · What each rank sends
 #
-# **Notation.** c ranks, b sequences of s tokens, h the width of all queries, h_kv that of all keys: with **grouped
-# queries** (分组查询, GQA) several heads share keys, and h_kv is smaller. bf16, 2 bytes. `Q[B, A, S_c, D]`, A heads of
-# width D, has its positions split over c.
+# **Notation.** There are c ranks and b sequences of s tokens; h is the width of all queries and h_kv the width of all
+# keys. With **grouped queries** (分组查询, GQA), several heads share keys, and h_kv is smaller. Numbers are bf16, 2
+# bytes. `Q[B, A, S_c, D]`, with A heads of width D, has its positions split over c.
 #
-# - **Ring** (arXiv 2310.01889): each rank passes keys and values on, c − 1 times.
-# - **All-gather** of keys and values (Llama 3, arXiv 2407.21783, section 3.3.2): the same bytes, at once, and then each
-#   rank has all keys. Any mask is easy.
-# - **Ulysses** (arXiv 2309.14509): all-to-all of q, k and v. Before, a rank has all heads at some positions; after,
-#   some heads at all positions. One more all-to-all brings the output back. Of each tensor (c − 1)/c leaves the rank.
+# - **Ring** (arXiv 2310.01889): each rank passes keys and values to the next, c − 1 times.
+# - **All-gather** of keys and values (Llama 3, arXiv 2407.21783, section 3.3.2): the same bytes, all at once. Then
+#   each rank has all keys, so any mask is easy.
+# - **Ulysses** (arXiv 2309.14509): an all-to-all of q, k and v. Before it, a rank has all heads at some positions;
+#   after it, some heads at all positions. One more all-to-all brings the output back. (c − 1)/c of each tensor leaves
+#   the rank.
 #
 # ### Warm-up: the bill
 #
-# **By hand.** c = 2, one sequence of s = 4, two heads of width 2, one key head. A rank has 2 positions. Its keys are 2
-# · 2 numbers, 8 bytes, its values as well: in a ring it sends 16 bytes, once. For Ulysses it has 16 bytes of q, 8 of k,
-# 8 of v, and later 16 of output: 48, half of which leaves: 24. In general a ring sends 2 (c − 1) and Ulysses (c − 1)/c
-# · (2 h/h_kv + 2) times a rank's bytes of k, so Ulysses sends less from c > 1 + h/h_kv on: here from 4.
-# This counts each key head once. With fewer key heads than ranks, as here, they are copied first (section 7), and
-# Ulysses sends more: 32 bytes, not 24.
+# **By hand.** c = 2, one sequence of s = 4, two heads of width 2, one key head. A rank has 2 positions. Its keys are
+# 2 · 2 numbers, 8 bytes, and so are its values: in a ring it sends 16 bytes once. For Ulysses it has 16 bytes of q, 8
+# of k, 8 of v, and later 16 of output. That is 48 bytes, half of which leave: 24. In general, relative to a rank's
+# bytes of k, a ring sends 2 (c − 1) times as much and Ulysses sends (c − 1)/c · (2 h/h_kv + 2) times as much. So
+# Ulysses sends less if c > 1 + h/h_kv: here from 4 on. This counts each key head once. With fewer key heads than
+# ranks, as here, they are copied first (section 7), and Ulysses sends more: 32 bytes, not 24.
 #
-# **`kv_bill(c, b, s, heads, kv_heads, width)`** returns three numbers for one layer's forward: bytes that a rank sends
-# in a ring; bytes for Ulysses, each key head counted once; and the smallest c ≥ 2 with which Ulysses sends less. *About
-# 4 lines.*
+# **`kv_bill(c, b, s, heads, kv_heads, width)`** returns three numbers for one layer's forward: the bytes that a rank
+# sends in a ring; the bytes with Ulysses, counting each key head once; and the smallest c ≥ 2 for which Ulysses sends
+# less. *About 4 lines.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and layouts, one to
-# > four ranks, shared keys, float32 and bfloat16, and groups that are only a part of the world.
+# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other sizes and layouts, one to
+# > four ranks, shared keys, float32 and bfloat16, and groups that are only part of the world.
 
 
 # %% exercise="week14.bill"
 def kv_bill(c, b, s, heads, kv_heads, width):
-    """[bytes of a ring, bytes of Ulysses, smallest c with which Ulysses sends less]; width: of one head."""
+    """Returns [bytes of a ring, bytes of Ulysses, smallest c for which Ulysses sends less]; width: of one head."""
     ### BEGIN SOLUTION
     block = 2 * 2 * b * (s / c) * width
     ring, ulysses = (c - 1) * block * kv_heads, (c - 1) / c * block * (heads + kv_heads)
@@ -159,9 +161,10 @@ llama = {"c": 16, "b": 1, "s": 131_072, "heads": 128, "kv_heads": 8, "width": 12
 check("week14.bill", kv_bill, cases=[llama, {"c": 4, "b": 2, "s": 8192, "heads": 32, "kv_heads": 32, "width": 128}])
 
 # %% [markdown]
-# Your first case is Llama 3 at its longest: 503 MB for the ring, 535 MB for Ulysses. With keys for every head Ulysses
-# sends less from c = 3 on; with one key head for 16 heads, from 18. **Predict, then measure:** the package's three ways
-# on four ranks, b = 1, s = 64, heads of width 8. In which of the two rows does Ulysses send less?
+# Your first case is Llama 3 with its longest sequence: 503 MB for the ring, 535 MB for Ulysses. With keys for every
+# head, Ulysses sends less from c = 3 on; with one key head for 16 heads, from 18. **Predict, then measure** the
+# package's three methods on four ranks, with b = 1, s = 64, heads of width 8. In which of the two rows does Ulysses
+# send less?
 
 
 # %%
@@ -184,27 +187,28 @@ for heads, kv_heads in ((8, 8), (16, 4)):
 # %% [markdown]
 # ## 4 · A batch in two pieces per rank
 #
-# The tokens of a rank are no longer neighbours. Three things break in silence: labels, positions, and the mean.
+# The tokens of a rank are no longer adjacent. Three things break silently: labels, positions, and the mean.
 #
-# **By hand.** Tokens `[10 11 12 13 14 15 16 17]`, two ranks, so four chunks of two. Rank 0 has chunks 0 and 3,
+# **By hand.** Tokens `[10 11 12 13 14 15 16 17]` on two ranks make four chunks of two. Rank 0 has chunks 0 and 3,
 # positions `[0 1 6 7]`, tokens `[10 11 16 17]`. The label (标签) of a position is the next token of the *sequence*:
-# `[11 12 17 –]`. Shifted after the split it is `[11 16 17 –]`: wrong at the seam, and nowhere else. A real case:
+# `[11 12 17 –]`. If you shift after the split, it is `[11 16 17 –]`, wrong only at the seam. A real case:
 # [bionemo-recipes#1449](https://github.com/NVIDIA-BioNeMo/bionemo-recipes/pull/1449) has `[1, 6, 7, -100]` instead of
 # `[1, 2, 7, -100]`.
 #
-# **The mean.** Now let only one of rank 1's labels count, and rank 0's three; their losses add up to 6 and 4. The mean
-# is 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3: rank 1's token counts three times as much.
+# **The mean.** Now suppose that three of rank 0's labels count and one of rank 1's, with losses that sum to 6 and 4.
+# The mean is 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3, because rank 1's token counts three times as
+# much.
 #
-# **Write three functions.** **`zig_zag`**: positions of a rank, int64; a length that cannot be cut into 2c equal chunks
-# is refused before anything is sent, by a ValueError that names the length and 2c. **`my_part`**: inputs, labels and
-# positions of this rank; `targets` are the tokens with −100 where one does not count, and the last position has no
-# label. **`loss_share`**: this rank's share, so that the shares of all ranks add up to the mean over all labels that
-# count. *About 12 lines in all.* Leave `batch_step` as it is.
+# **Write three functions.** **`zig_zag`** returns the positions of a rank, int64. If the length cannot be cut into 2c
+# equal chunks, it raises a ValueError that names the length and 2c, before anything is sent. **`my_part`** returns
+# the inputs, labels and positions of this rank; `targets` are the tokens, with −100 where one does not count, and the
+# last position has no label. **`loss_share`** returns this rank's share, such that the shares of all ranks sum to the
+# mean over all labels that count. *About 12 lines in all.* Do not change `batch_step`.
 
 
 # %% exercise="week14.batch"
 def zig_zag(length, rank, size):
-    """Positions of chunk `rank` and of chunk 2·size − 1 − rank, of 2·size; ValueError where they are not even."""
+    """Returns the positions of chunks `rank` and 2·size − 1 − rank, of 2·size; ValueError if they are not equal."""
     ### BEGIN SOLUTION
     if length % (2 * size):
         raise ValueError(f"a sequence of {length} cannot be cut into {2 * size} chunks: use a multiple")
@@ -214,7 +218,7 @@ def zig_zag(length, rank, size):
 
 
 def my_part(tokens, targets, *, group):
-    """Of (b, s) tokens and targets: this rank's inputs (b, s/c), labels (b, s/c) and positions (s/c,)."""
+    """Returns this rank's inputs (b, s/c), labels (b, s/c) and positions (s/c,) for (b, s) tokens and targets."""
     ### BEGIN SOLUTION
     positions = zig_zag(tokens.shape[1], dist.get_rank(group), dist.get_world_size(group))
     labels = torch.full_like(targets, -100)
@@ -224,7 +228,7 @@ def my_part(tokens, targets, *, group):
 
 
 def loss_share(losses, labels, *, group):
-    """This rank's share of the mean over all ranks' labels that are not -100; losses are 0 where they are."""
+    """Returns this rank's share of the mean over all ranks' labels that are not -100; losses at -100 are 0."""
     ### BEGIN SOLUTION
     count = (labels != -100).sum()
     dist.all_reduce(count, group=group)
@@ -233,7 +237,7 @@ def loss_share(losses, labels, *, group):
 
 
 def batch_step(tokens, targets, table, places, *, group):
-    """Given. A model that knows a token and its place: positions, labels, the loss, gradients of both tables."""
+    """Given. A model of token and position tables; returns positions, labels, loss, gradients of both tables."""
     inputs, labels, positions = my_part(tokens, targets, group=group)
     table, places = table.clone().requires_grad_(), places.clone().requires_grad_()
     logits = table[inputs] + places[positions]
@@ -252,9 +256,9 @@ two, one = ({"ranks": ranks, "batch": 1, "rows": 4} for ranks in (2, 1))
 check("week14.batch", batch_step, cases=[two, silent, uneven, one])
 
 # %% [markdown]
-# **A bug to watch.** One label counts, on one rank. Each rank divides by its own number of labels (1, or 0 made 1), and
-# DDP averages over c. By what factor is the gradient too small?
-# [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513) proposes to mend that: finding 9 of
+# **Watch a bug.** Only one label counts, on one rank. Each rank divides by its own number of labels (1, or 0 replaced
+# by 1), and DDP averages over c. By what factor is the gradient too small?
+# [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513) proposes a fix for this, finding 9 of
 # [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
 
 
@@ -282,28 +286,30 @@ for c in (2, 4):
 # %% [markdown]
 # ## 5 · Three numbers that replace a row
 #
-# **Online softmax** (在线 softmax) **by hand.** One query, scores `[0, ln 3 | ln 12]`, values `[8, 0 | 6]`; the bar
-# is the border between two ranks.
+# **Online softmax** (在线 softmax) **by hand.** One query has scores `[0, ln 3 | ln 12]` and values `[8, 0 | 6]`; the
+# bar is the border between two ranks.
 #
-# | | its output o | its lse | weight in the whole |
+# | | output o | lse | weight in the total |
 # |---|---|---|---|
 # | first block | (1·8 + 3·0)/4 = 2 | ln 4 | 4/16 |
 # | second block | 6 | ln 12 | 12/16 |
 # | both | (4·2 + 12·6)/16 = **5** | **ln 16** | |
 #
-# Check: (1·8 + 3·0 + 12·6)/16 = 5. A block's output is a mean, and e to its lse says how much that mean weighs. So
+# Check: (1·8 + 3·0 + 12·6)/16 = 5. A block's output is a mean, and the exponential of its lse is the weight of that
+# mean. So
 #
 # > lse = log(e^lse₁ + e^lse₂), o = o₁ · e^(lse₁ − lse) + o₂ · e^(lse₂ − lse)
 #
-# in any order, block by block (arXiv 1805.02867; 2205.14135, section 3.1). Large scores overflow: take
-# `torch.logaddexp` for the first, and subtract lse *before* exp in the second.
+# in any order, block by block (arXiv 1805.02867; 2205.14135, section 3.1). Large scores overflow, so use
+# `torch.logaddexp` for the first formula, and subtract lse *before* exp in the second.
 #
-# The block's own work is given, and so is passing on. A row whose keys are all hidden has lse −∞ and o = 0.
+# The computation for one block is given, and so is passing tensors around the ring. A row whose keys are all hidden
+# has lse −∞ and o = 0.
 
 
 # %%
 def block_attention(q, k, v, q_positions, k_positions):
-    """o (b, heads, queries, width) and lse (b, heads, queries), fp32, of queries against one block of keys."""
+    """Returns o (b, heads, queries, width) and lse (b, heads, queries), fp32, for queries and one block of keys."""
     shared = q.shape[1] // k.shape[1]
     if shared > 1:
         k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
@@ -314,7 +320,7 @@ def block_attention(q, k, v, q_positions, k_positions):
 
 
 def pass_on(tensors, *, group):
-    """Begin to send to the right neighbour: what comes from the left one, and the requests to wait for."""
+    """Starts sending to the right neighbor; returns the tensors coming from the left and the requests to wait for."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     coming = [torch.empty_like(one) for one in tensors]
     requests = [dist.isend(one, group=group, group_dst=(rank + 1) % size) for one in tensors]
@@ -323,21 +329,21 @@ def pass_on(tensors, *, group):
 
 
 # %% [markdown]
-# **A ring by hand**, three ranks. In step 0 each rank has its own block; rank 1 begins to send it to rank 2, computes
-# with it, and waits for rank 0's. In step 1 it passes that one on and computes with it; in step 2 it has rank 2's,
-# passes nothing on, and is done. Each step's (o, lse) is merged with what it has so far.
+# **A ring by hand**, three ranks. In step 0 each rank has its own block: rank 1 starts sending it to rank 2, computes
+# with it, and waits for rank 0's. In step 1 it sends rank 0's block on and computes with it. In step 2 it has rank
+# 2's, sends nothing, and is done. In each step it merges (o, lse) with the result so far.
 #
-# **`merge`** puts two partial results together: o (…, width) and lse (…) without the last dimension.
-# **`ring_attention(q, k, v, positions, *, group)`** returns this rank's output and lse in fp32, over all ranks' keys
-# that its queries may see. `positions` says where this rank's tokens stand; it does not matter which layout that is,
-# but the mask needs the positions *of the keys that are here*, so they travel with keys and values. Begin to pass a
-# block on **before** you compute with it. Hold two blocks at most, and send c − 1 blocks, without a cast, by sends and
-# receives alone. *About 12 lines.*
+# **`merge`** combines two partial results: o (…, width), and lse (…) without the last dimension. **`ring_attention(q,
+# k, v, positions, *, group)`** returns this rank's output and lse in fp32, over all ranks' keys that its queries may
+# see. `positions` are the positions of this rank's tokens, in any layout. The mask needs the positions *of the keys
+# that are currently here*, so send them along with keys and values. Start passing a block on **before** you compute
+# with it. Hold at most two blocks, and send c − 1 blocks, without a cast, using only sends and receives. *About 12
+# lines.*
 
 
 # %% exercise="week14.ring"
 def merge(o, lse, o_block, lse_block):
-    """Two partial results as one."""
+    """Combines two partial results into one."""
     ### BEGIN SOLUTION
     whole = torch.logaddexp(lse, lse_block)
     return o * (lse - whole).exp()[..., None] + o_block * (lse_block - whole).exp()[..., None], whole
@@ -345,7 +351,7 @@ def merge(o, lse, o_block, lse_block):
 
 
 def ring_attention(q, k, v, positions, *, group):
-    """o and lse of q (b, heads, s/c, width) over all ranks' k and v (b, kv heads, s/c, width), causal; fp32."""
+    """Returns causal o and lse, fp32, of q (b, heads, s/c, width) over all ranks' k, v (b, kv heads, s/c, width)."""
     ### BEGIN SOLUTION
     here, size, found = [k, v, positions], dist.get_world_size(group), None
     for step in range(size):
@@ -368,8 +374,8 @@ cases = [tiny, tiny | {"scale": 100}, some, tiny | {"ranks": 1}, wide | {"part":
 check("week14.ring", ring_attention, cases=cases)
 
 # %% [markdown]
-# **Predict, then measure.** When did a block's message begin, and when did its rank begin to wait for it? In between
-# lies the work on the block that was here. If you had waited first, all gaps would be 0.
+# **Predict, then measure.** When did the message of a block start, and when did its rank start to wait for it? In
+# between is the work on the block that was there. If you had waited first, all gaps would be 0.
 
 
 # %%
@@ -391,9 +397,9 @@ for step, (begin, waits) in enumerate(run(events, ranks=4)[1][::3]):
     print(f"step {step}: sending began at {begin * 1e3:5.1f} ms, waited for at {waits * 1e3:5.1f} ms")
 
 # %% [markdown]
-# **When are the messages hidden?** With n = s/c tokens a causal zig-zag step computes 2n²h FLOPs and sends 4n·h_kv
-# bytes. With F FLOPs and B bytes per second these take equally long at n = 2 (h_kv/h) F/B. The machine enters only
-# through F/B, the FLOPs in the time of a byte:
+# **When are the messages hidden?** With n = s/c tokens, a causal zig-zag step computes 2n²h FLOPs and sends 4n·h_kv
+# bytes. With F FLOPs and B bytes per second, these take equally long at n = 2 (h_kv/h) F/B. The machine matters only
+# through F/B, the FLOPs it can do in the time it sends one byte:
 
 # %%
 h100 = costs.find_accelerator("h100")
@@ -405,22 +411,23 @@ for name, bandwidth in (("NVLink", h100.nvlink), ("network", h100.network)):
 # %% [markdown]
 # ## 6 · Bug hunt: a backward that looks right
 #
-# The backward (arXiv 2205.14135, appendix B.2) needs no stored scores: with the row's lse, p = e^(score − lse) is there
-# again. Then dv = pᵀ·do, and the scores' gradient is p · (do·vᵀ − D), where D = Σ do·o of the row; dq and dk follow
-# from it. **Whose lse and o?** Every sum runs over the *whole* row.
+# The backward (arXiv 2205.14135, appendix B.2) needs no stored scores: you recompute p = e^(score − lse) from the
+# row's lse. Then dv = pᵀ·do, and the gradient of the scores is p · (do·vᵀ − D), where D = Σ do·o of the row; dq and
+# dk follow from it. **Whose lse and o?** Every sum is over the *whole* row.
 #
-# **By hand**, the row of section 5, with do = 1. Whole row: p = 1/16, 3/16, 12/16, o = D = 5. So dv = 1/16, 3/16,
-# 12/16, and the scores' gradients are 1/16 · (8 − 5) = 3/16, 3/16 · (0 − 5) = −15/16, 12/16 · (6 − 5) = 12/16: their
-# sum is 0, as it must be. With the first block's own o = 2 and lse = ln 4, and do scaled by 4/16: p = 1/4, 3/4, D = 1/4
-# · 2. Then dv = 1/16, 3/16, right. But the scores' gradients are 1/4 · (8/4 − 2/4) = 6/16 and 3/4 · (0 − 2/4) = −6/16:
-# wrong.
+# **By hand**, take the row of section 5, with do = 1. For the whole row, p = 1/16, 3/16, 12/16 and o = D = 5. So dv =
+# 1/16, 3/16, 12/16, and the gradients of the scores are 1/16 · (8 − 5) = 3/16, 3/16 · (0 − 5) = −15/16, 12/16 · (6
+# − 5) = 12/16. They sum to 0, as they must. Now use the first block's own o = 2 and lse = ln 4, with do scaled by
+# 4/16: p = 1/4, 3/4 and D = 1/4 · 2. Then dv = 1/16, 3/16, which is right. But the gradients of the scores are 1/4 ·
+# (8/4 − 2/4) = 6/16 and 3/4 · (0 − 2/4) = −6/16, which is wrong.
 #
-# A block's share is given; it uses the o and lse that it is passed. dk and dv belong to the rank that has these keys.
+# The gradients for one block are given; the function uses the o and lse that you pass. dk and dv belong to the rank
+# that owns these keys.
 
 
 # %%
 def block_gradients(gradient, q, k, v, o, lse, q_positions, k_positions):
-    """What one block of keys adds to dq, and what these queries add to the block's dk and dv; fp32."""
+    """Returns what one block of keys adds to dq, and what these queries add to the block's dk and dv; fp32."""
     shared, scale, q = q.shape[1] // k.shape[1], q.shape[-1] ** -0.5, q.float()
     keys, values = (one.float().repeat_interleave(shared, 1) for one in (k, v))
     scores = (q @ keys.mT * scale).masked_fill(k_positions > q_positions[:, None], -torch.inf)
@@ -431,7 +438,7 @@ def block_gradients(gradient, q, k, v, o, lse, q_positions, k_positions):
 
 
 def backward_of(share, gradient, q, k, v, o, lse, positions, *, group):
-    """Keys, values and their gradients go round; `share` says what a step computes from (the saved k, v) and here."""
+    """Sends keys, values and their gradients around; `share` computes a step from the saved k, v and from `here`."""
     here, size, dq = [k, v, positions], dist.get_world_size(group), 0
     sums = [torch.zeros(k.shape), torch.zeros(v.shape)]
     for _ in range(size):
@@ -445,14 +452,14 @@ def backward_of(share, gradient, q, k, v, o, lse, positions, *, group):
 
 
 # %% [markdown]
-# Two public libraries made one mistake each, in what is called `share` here. Forward and loss were right, and nothing
-# was NaN. **Before you run: which of dq, dk and dv will be wrong?**
+# Two public libraries each made a mistake in the function called `share` here. Forward and loss were right, and
+# nothing was NaN. **Before you run the cell: which of dq, dk and dv will be wrong?**
 #
 # - `saved`: the gradients come from an operator that reads k and v from `ctx.saved_tensors`
 #   ([diffusers#14265](https://github.com/huggingface/diffusers/issues/14265));
-# - `own_sums`: o and lse of the block, recomputed, and the gradient scaled by e^(lse_block − lse)
-#   ([tt-metal#53205](https://github.com/tenstorrent/tt-metal/issues/53205); with 8 keys in 2 blocks dq was 9.6% and dk
-#   14.2% off).
+# - `own_sums`: it recomputes o and lse of the block, and scales the gradient by e^(lse_block − lse)
+#   ([tt-metal#53205](https://github.com/tenstorrent/tt-metal/issues/53205); with 8 keys in 2 blocks dq was 9.6% and
+#   dk 14.2% off).
 
 
 # %%
@@ -488,19 +495,19 @@ for share in (saved, own_sums):
     )
 
 # %% [markdown]
-# With the saved k and v every block but a rank's own is computed from the wrong keys: all three are wrong. With its
-# own sums a block's p is scaled right, so dv is exact, as by hand. But D is that of the block alone, and how
-# the block's weight depends on the other blocks is lost.
+# With the saved k and v, every block except a rank's own uses the wrong keys: all three gradients are wrong. With the
+# block's own sums, p is scaled correctly, so dv is exact, as in the example by hand. But D is that of the block
+# alone, so the dependence of the block's weight on the other blocks is lost.
 #
 # **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32. o and
-# lse are the whole row's, as your forward returns them. Keys, values and positions travel c − 1 times, without a cast;
-# dk and dv in fp32 at most c times: each block's sums visit every rank and come home. (The loop above sends k and v
-# once too often.) *About 12 lines.*
+# lse are those of the whole row, as your forward returns them. Send keys, values and positions c − 1 times, without a
+# cast, and dk and dv in fp32 at most c times: each block's sums visit every rank and return to their owner. (The loop
+# above sends k and v once too often.) *About 12 lines.*
 
 
 # %% exercise="week14.ring-backward"
 def ring_backward(gradient, q, k, v, o, lse, positions, *, group):
-    """dq (as q), dk and dv (as k and v) of this rank's tokens, fp32."""
+    """Returns dq (shaped as q), dk and dv (shaped as k and v) of this rank's tokens, fp32."""
     ### BEGIN SOLUTION
     here, size, dq = [k, v, positions], dist.get_world_size(group), 0
     sums = [torch.zeros(k.shape), torch.zeros(v.shape)]
@@ -526,24 +533,25 @@ off = run(lambda: errors(lambda *given: ring_backward(*given, group=None)), rank
 print("yours    ", ", ".join(f"{name} off by {one:.1e}" for name, one in zip(("dq", "dk", "dv"), off, strict=True)))
 
 # %% [markdown]
-# ## 7 · Ulysses: heads for positions
+# ## 7 · Ulysses: exchange positions for heads
 #
-# **By hand.** Two ranks, two heads, positions 0 and 1. Rank 0 has heads A and B at position 0: `[A0 B0]`, rank 1 has
-# `[A1 B1]`. Rank 0 keeps A0, sends B0, gets A1: `[A0 A1]`, one head at all positions, and attention is local. Each rank
-# sent half of what it had. Backward the same exchange runs the other way: it moves numbers, so its adjoint moves them
-# back.
+# **By hand.** Two ranks, two heads, positions 0 and 1. Rank 0 has heads A and B at position 0, `[A0 B0]`; rank 1 has
+# `[A1 B1]`. Rank 0 keeps A0, sends B0 and gets A1: `[A0 A1]`, one head at all positions, so attention is local. Each
+# rank sends half of its data. The backward is the reverse exchange: the forward only moves numbers, so its adjoint
+# moves them back.
 #
-# `dist.all_to_all_single` has no gradient, and gives no warning (week 12). So write the Function.
+# `dist.all_to_all_single` has no gradient and gives no warning (week 12). So write the Function.
 #
-# If there are fewer key heads than ranks, each is copied first, as often as needed and no more: with 2 key heads A and
-# B on 4 ranks, two copies each, `A A B B`. **`ulysses_attention`** is causal, on contiguous pieces, in order. It
-# refuses heads that c does not divide, and key heads that neither divide c nor are divided by it: a ValueError with
-# both numbers, on every rank, before anything is sent. *About 15 lines with the Function.*
+# If there are fewer key heads than ranks, copy each first, as often as needed and no more: 2 key heads A and B on 4
+# ranks need two copies each, `A A B B`. **`ulysses_attention`** computes causal attention on contiguous pieces, in
+# order. If c does not divide the number of heads, or if the number of key heads neither divides c nor is divided by
+# it, raise a ValueError with both numbers, on every rank, before anything is sent. *About 15 lines including the
+# Function.*
 
 
 # %% exercise="week14.ulysses"
 def exchanged(x, cut, join, group):
-    """x cut along dimension `cut`, part j to rank j; what comes, joined along dimension `join`."""
+    """Cuts x along dimension `cut`, sends part j to rank j, and joins the received parts along dimension `join`."""
     ### BEGIN SOLUTION
     parts = torch.stack(x.chunk(dist.get_world_size(group), cut))
     came = torch.empty_like(parts)
@@ -569,7 +577,7 @@ class Exchange(torch.autograd.Function):
 
 
 def ulysses_attention(q, k, v, *, group):
-    """Causal attention of q (b, heads, s/c, width) over all positions; `scaled_dot_product_attention` does the work."""
+    """Causal attention of q (b, heads, s/c, width) over all positions, with `scaled_dot_product_attention`."""
     ### BEGIN SOLUTION
     size = dist.get_world_size(group)
     if q.shape[1] % size:
@@ -585,7 +593,7 @@ def ulysses_attention(q, k, v, *, group):
 
 
 def ulysses_step(q, k, v, gradient, *, group):
-    """Given. The output, and the gradients of q, k and v."""
+    """Given. Returns the output and the gradients of q, k and v."""
     leaves = [one.clone().requires_grad_() for one in (q, k, v)]
     o = ulysses_attention(*leaves, group=group)
     return o.detach(), *torch.autograd.grad(o, leaves, gradient)
@@ -600,14 +608,14 @@ cases += [{"ranks": 1, "rows": 2, "heads": 2, "kv_heads": 1, "width": 4}]
 check("week14.ulysses", ulysses_step, cases=cases)
 
 # %% [markdown]
-# Ulysses needs no balance (each rank has whole triangles) and no attention backward of its own. But c cannot exceed the
-# number of heads, and tensor parallelism has split those already. Beyond that, two levels help: Ulysses inside a node,
-# a ring between nodes; c is their product.
+# Ulysses needs no balancing (each rank has whole triangles) and no special attention backward. But c cannot exceed
+# the number of heads, and tensor parallelism has already split those. Beyond that limit, use two levels: Ulysses
+# inside a node and a ring between nodes; c is the product of their sizes.
 #
 # ## 8 · Challenge: under a cap
 #
-# A ring splits s, but a block's scores still have (s/c)² numbers per head. **Predict** before you run: what happens to
-# a rank's peak when s doubles? (`alive` reports the most bytes that tensors hold at once, inputs included.)
+# A ring splits s, but a block's scores still have (s/c)² numbers per head. **Predict** before you run the cell: what
+# happens to a rank's peak memory when s doubles? (`alive` reports the peak bytes held by tensors, including inputs.)
 
 
 # %%
@@ -622,19 +630,20 @@ for s in (512, 1024, 2048):
     print(f"s = {s:5}: {run(peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
 
 # %% [markdown]
-# At 256K tokens and c = 32 a block of scores is 8,192², 268 MB in fp32 per head. So work in **tiles** (分块): a few
-# queries at a time, with the block that is here. By hand: 6 queries, tiles of 4: queries 0–3, then 4–5, each tile
-# merged with its own part of o and lse. Start with o = 0 and lse = −∞, which weighs nothing.
+# At 256K tokens and c = 32, a block of scores has 8,192² numbers, 268 MB in fp32 per head. So work in **tiles**
+# (分块): process a few queries at a time, with the current block of keys. By hand, 6 queries in tiles of 4 are
+# queries 0–3, then 4–5; merge each tile with its own part of o and lse. Start with o = 0 and lse = −∞, which has
+# weight zero.
 #
-# **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns the output alone, fp32. The target: above its
-# inputs a rank holds at most `cap_bytes`, 16 MiB (16.8 MB), as the operating system measures the process, where one
-# block of scores is 36 MiB and its keys and values 1.5 MiB. Message bytes as before. Lengths need not be multiples of
-# your tile. *About 15 lines.*
+# **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns only the output, fp32. The target: in
+# addition to its inputs, a rank holds at most `cap_bytes`, 16 MiB (16.8 MB), as the operating system measures the
+# process. One block of scores is 36 MiB, and its keys and values are 1.5 MiB. The limit on message bytes is the same
+# as before. Lengths need not be multiples of your tile. *About 15 lines.*
 
 
 # %% exercise="week14.memory-cap"
 def attend_under_cap(q, k, v, positions, cap_bytes, *, group):
-    """Causal attention over all ranks' keys, with tiles of queries; o as q, fp32."""
+    """Causal attention over all ranks' keys, in tiles of queries; returns o, shaped as q, fp32."""
     ### BEGIN SOLUTION
     here, size, tile = [k, v, positions], dist.get_world_size(group), 64
     o, lse = torch.zeros(q.shape), torch.full(q.shape[:3], -torch.inf)
@@ -670,15 +679,15 @@ for s in (512, 1024, 2048):
     print(f"s = {s:5}: {run(tiled_peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
 
 # %% [markdown]
-# When s doubles, the peak now doubles instead of growing fourfold. That is what 256K tokens need; the rest is
+# When s doubles, the peak now doubles instead of growing fourfold. That is what 256K tokens require; the rest is
 # arithmetic.
 #
 # ## 9 · Read real code
 #
-# In your installed PyTorch: `torch/distributed/tensor/experimental/_context_parallel/_attention.py`.
+# Open `torch/distributed/tensor/experimental/_context_parallel/_attention.py` in your installed PyTorch.
 #
 # 1. `"default"`: which member of `_RotateMethod` is the default? A name.
-# 2. `"gradients_sent"`: with four ranks, how often does `_templated_ring_attention_backward` send dk and dv on? A
+# 2. `"gradients_sent"`: with four ranks, how often does `_templated_ring_attention_backward` send dk and dv? A
 #    number.
 # 3. `"order"`: in which order does a step of `_templated_ring_attention` call `step`, `op`, `exchange_buffers` and
 #    `next_buffer`? A list.
@@ -686,7 +695,7 @@ for s in (512, 1024, 2048):
 # <details><summary>And in `labs/shardlab/context_parallel/ring.py`: how often are dk and dv sent there, and why is it
 # enough?</summary>
 #
-# c − 1 times. A block's sum is begun by its first visitor, not at home, and home's own share is added on arrival.
+# c − 1 times. The first rank that a block visits starts its sum, and the owner adds its own share when it arrives.
 # </details>
 
 # %% exercise="week14.reading"
@@ -703,23 +712,24 @@ check("week14.reading", reading_answers)
 # %% [markdown]
 # ## 10 · Interview: 256K context on 4,096 GPUs
 #
-# Llama 3's 405B: h = 16,384, 128 heads of 128, 8 key heads, MLP 53,248 wide with three matrices. s = 262,144, b = 1,
-# H100 with 989.5 TFLOP/s and a network of 50 GB/s each. tp = 8, pp = 16, and the rest is cp.
+# Llama 3's 405B model has h = 16,384, 128 heads of width 128, 8 key heads, and an MLP of width 53,248 with three
+# matrices. Use s = 262,144, b = 1, H100s with 989.5 TFLOP/s and 50 GB/s of network each, tp = 8, pp = 16, and the
+# rest as cp.
 #
 # A matrix of a × b numbers costs 2ab FLOPs per token. A layer has four in attention (q and output h × h, k and v h ×
-# h_kv) and three in the MLP. Attention's core, scores and weighted sums, costs 4sh per token without a mask, half of it
-# with a causal one: 2sh. By hand, h = 2, h_kv = 1, MLP 4 wide, s = 3: matrices 2 · (2 · 4 + 2 · 2 + 3 · 8) = 72, core
-# 12, a share of 12/84.
+# h_kv) and three in the MLP. Attention's core, the scores and weighted sums, costs 4sh per token without a mask, and
+# half of that with a causal mask: 2sh. By hand, with h = 2, h_kv = 1, an MLP of width 4 and s = 3, the matrices cost
+# 2 · (2 · 4 + 2 · 2 + 3 · 8) = 72 and the core costs 12, a fraction of 12/84.
 #
-# **`on_4096_gpus()`** returns five numbers: tokens per rank; bytes of keys and values that a rank sends per layer in a
-# forward ring; the largest cp with which Ulysses can split the heads that a tensor-parallel rank has; the fewest tokens
-# per rank with which the network's messages are hidden in a step of the ring (causal, zig-zag); and the share of
-# attention's core, causal, in a layer's forward FLOPs. *A few lines.*
+# **`on_4096_gpus()`** returns five numbers: the tokens per rank; the bytes of keys and values that a rank sends per
+# layer in a forward ring; the largest cp for which Ulysses can split the heads of a tensor-parallel rank; the
+# smallest number of tokens per rank that hides the messages over the network in a step of the ring (causal, zig-zag);
+# and the fraction of a layer's forward FLOPs that causal attention's core takes. *A few lines.*
 
 
 # %% exercise="week14.4096-gpus"
 def on_4096_gpus():
-    """[tokens, bytes, ranks, tokens, share of 1]."""
+    """Returns [tokens, bytes, ranks, tokens, fraction]."""
     ### BEGIN SOLUTION
     s, h, kv_width, tp, cp = 262_144, 16_384, 8 * 128, 8, 4096 // 8 // 16
     ring = kv_bill(cp, 1, s, 128 // tp, 8 // tp, 128)[0]
@@ -732,8 +742,9 @@ def on_4096_gpus():
 check("week14.4096-gpus", on_4096_gpus)
 
 # %% [markdown]
-# The course's planner (week 10), 64 such sequences per step: without context parallelism, and with any cp up to 32.
-# What must it do to fit without? ([How far off it can be](../../docs/cost-model.md).)
+# The cell runs the course's planner (week 10) for 64 such sequences per step, without context parallelism and with
+# any cp up to 32. What must it do to fit without context parallelism? ([How far off it can
+# be](../../docs/cost-model.md).)
 
 # %%
 for cp in (1, 32):
@@ -743,62 +754,62 @@ for cp in (1, 32):
     print(f"cp up to {cp:2}: {figures.layout_text(best.layout)}: {ways}")
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: why cp at all, and why not more tp; ring, gather or
-# Ulysses, from your numbers; what must be balanced, and how; what happens to positions, labels and the mean; and what
-# you would measure first. What changes when the 262,144 tokens are a hundred documents?
+# Now write the answer you would give, in five to eight sentences: why you use cp, and why not more tp; ring, gather
+# or Ulysses, based on your numbers; which work must be balanced, and how; the effect on positions, labels and the
+# mean; and your first measurement. What changes if the 262,144 tokens are a hundred documents?
 
-# %% [markdown] manual="week14.interview" points=2
-# ### BEGIN SOLUTION
-# With tp 8 and pp 16 a sequence of 262,144 keeps too much on a rank: the planner recomputes everything and needs nine
-# times as long. tp beyond a node would send activations over the network. cp 32 leaves 8,192 tokens per rank. Ulysses
-# ends at 16, the heads of a tensor-parallel rank, and has one key head to copy for each; so ring or gathered keys: 130
-# MB per layer and forward. 8,192 tokens are more than 2,474: the ring hides behind the causal zig-zag work; the core is
-# 57% of a layer's forward. Keys gathered for one layer are small as well, and any mask is simple, which is why Llama 3
-# gathers.
+# %% [markdown] manual="week14.interview" points=2 ### BEGIN SOLUTION With tp 8 and pp 16, a sequence of 262,144 tokens
+# keeps too much on a rank: the planner recomputes everything and takes nine times as long. tp beyond a node would send
+# activations over the network. cp 32 leaves 8,192 tokens per rank. Ulysses is limited to 16, the number of heads of a
+# tensor-parallel rank, and must copy the one key head for each. So I would use a ring or gathered keys: 130 MB per
+# layer and forward. 8,192 tokens are more than 2,474, so the causal zig-zag work hides the ring; the core is 57% of a
+# layer's forward. Keys gathered for one layer are small too, and any mask is simple, which is why Llama 3 gathers.
 #
-# Zig-zag, 64 chunks; positions and labels are made before the split; the loss is divided by the count of all cp and dp
-# ranks. First I would measure the spread of the ranks' attention times and the exposed wait of a step.
+# I would use zig-zag with 64 chunks, make positions and labels before the split, and divide the loss by the count over
+# all cp and dp ranks. First I would measure the spread of the ranks' attention times and the exposed wait of a step.
 #
-# A hundred documents: little is seen across chunks, zig-zag is no longer even, most keys are sent for nothing. Balance
-# by the pairs that are seen, or choose a smaller cp for short documents.
+# With a hundred documents, queries see little of other chunks, zig-zag is no longer even, and most keys are sent for
+# nothing. I would balance by the number of visible query-key pairs, or use a smaller cp for short documents.
 #
-# Full marks: the limit of heads after tp, both comparisons in tokens and bytes, balance, count of labels, documents.
+# Full marks: the limit on heads after tp, both comparisons in tokens and bytes, balance, count of labels, documents.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 11 · Recap
 #
-# <details><summary>What of a block's attention must be kept to add another block later?</summary>
+# <details><summary>What must you keep of a block's attention so that you can add another block later?</summary>
 #
 # Its output and its log-sum-exp, in fp32.
 # </details>
 #
 # <details><summary>Which numbers of the whole row does the backward of one block need?</summary>
 #
-# lse, for p, and D = Σ do·o. The query's rank has both: no message is needed for them.
+# lse, for p, and D = Σ do·o. The query's rank has both, so they need no message.
 # </details>
 #
 # <details><summary>When does Ulysses send less than a ring?</summary>
 #
-# When c > 1 + h/h_kv. With keys for every head that is c > 2; with shared keys the number of heads seldom allows that.
+# When c > 1 + h/h_kv. With keys for every head, that is c > 2; with shared keys, the number of heads rarely allows
+# it.
 # </details>
 #
 # ## 12 · Take away
 #
-# > **One.** A softmax over parts is a mean of means with known weights. Keep the weight, and the order does not matter.
+# > **One.** A softmax over parts is a mean of means with known weights. If you keep the weights, the order does not
+# > matter.
 #
-# > **Two.** A split sequence is still one sequence: positions, labels, mask and mean are made from the whole.
+# > **Two.** A split sequence is still one sequence: compute positions, labels, mask and mean from the whole.
 #
-# > **Three.** Ring, gather, Ulysses: the same result. Heads, bytes, masks and memory choose.
+# > **Three.** Ring, gather and Ulysses give the same result. Choose by heads, bytes, masks and memory.
 #
 # ## 13 · Going further
 #
-# - Liu and others, *Ring Attention with Blockwise Transformers*, arXiv 2310.01889. Look for: the arithmetic of section
-#   3.2, without a mask, and compare with the 2 in yours.
-# - Brandon and others, *Striped Attention*, arXiv 2311.09431. Look for: the figure with each rank's triangles.
+# - Liu et al., *Ring Attention with Blockwise Transformers*, arXiv 2310.01889. Look for: the arithmetic in section
+#   3.2, without a mask; compare it with the 2 in yours.
+# - Brandon et al., *Striped Attention*, arXiv 2311.09431. Look for: the figure with each rank's triangles.
 # - The Llama team, *The Llama 3 Herd of Models*, arXiv 2407.21783. Look for: section 3.3.2, why keys are gathered.
 # - [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), `zigzag_ring_flash_attn.py`. Look for:
-#   `.to(torch.float32)` makes no copy of what is fp32 already. Which tensor does the next step then overwrite?
+#   `.to(torch.float32)` does not copy a tensor that is already fp32. Which tensor does the next step then overwrite?
 #
-# **An experiment, not graded.** `costs.Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does it
-# choose when the ring is not allowed, and what does that cost?
+# **An experiment, not graded.** Use `costs.Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does
+# it choose if the ring is not allowed, and how much does that cost?

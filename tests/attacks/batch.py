@@ -1,4 +1,4 @@
-"""One batch of attackers and honest students of a week, graded as a class is: folders, grading, verdict files."""
+"""A batch of attackers and honest students of a week, graded like a class: folders, grading, verdict files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES = [case for case in suite.load() if case.exercise.startswith(WEEK.split("_
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a batch: of each promise, a line for each time that it was broken."""
+    """The result of a batch: for each guarantee, a line per violation."""
 
     seconds: float
     undeserved: list[str]
@@ -39,17 +39,17 @@ class Found:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every promise was kept."""
+        """Whether every guarantee was kept."""
         return not (self.undeserved or self.lost or self.left or self.harmed)
 
 
 def grade_batch(folder: Path, attacks: Sequence[suite.Case], num_honest: int, seed: int) -> Found:
-    """Hand in every attack and `num_honest` right submissions below `folder`, grade them, and look at what came of it.
+    """Submit every attack and `num_honest` right submissions to `folder`, grade them, and look for violations.
 
-    An attack is the only answer of its notebook, or the broken notebook that it is about.
+    An attack is the only answer in its notebook, or its notebook itself is broken.
     """
     root, submitted = _course(folder / "course"), folder / "submitted"
-    before = _left()  # the sandbox of other tests
+    before = _left()  # left by the sandbox of other tests
     submitted.mkdir()
     with laid_out(folder / "honeypot") as pot:
         by_student = {_hand_in(case, submitted, pot): case for case in attacks}
@@ -68,7 +68,7 @@ def grade_batch(folder: Path, attacks: Sequence[suite.Case], num_honest: int, se
 
 
 def _course(root: Path) -> Path:
-    """The sources of the week alone: verdicts of a real class lie elsewhere."""
+    """Copy only the sources of the week: verdicts of a real class are stored elsewhere."""
     shutil.copytree(ROOT / "solutions" / WEEK, root / "solutions" / WEEK)
     shutil.copy(ROOT / "nbgrader_config.py", root)
     return root
@@ -87,7 +87,7 @@ def _hand_in(case: suite.Case, submitted: Path, pot: Honeypot) -> str:
 
 
 def _hand_in_honest(submitted: Path, number: int) -> str:
-    """The solution, with the number's turn of the honest variants of every exercise."""
+    """Submit the solution, with honest variants of the exercises selected by `number`."""
     answers = {}
     for check in weeks.of_week(WEEK):
         right = [one.source for one in known.answers_of(check.exercise) if one.is_right]
@@ -107,7 +107,7 @@ def _undeserved(case: suite.Case, verdicts: SubmissionRecord | None) -> str | No
 
 
 def _lost(student: str, verdicts: SubmissionRecord | None) -> str | None:
-    """Why a submission counts as lost: no verdict, a failure of the machine, an exercise without a sentence."""
+    """Return why a submission counts as lost: no verdict, a machine failure, an exercise without a sentence."""
     if verdicts is None:
         return f"{student}: no verdict file"
     for name, exercise in verdicts["exercises"].items():
@@ -117,7 +117,7 @@ def _lost(student: str, verdicts: SubmissionRecord | None) -> str | None:
 
 
 def _harmed(honest: Sequence[SubmissionRecord], submitted: Path, seed: int) -> list[str]:
-    """Honest submissions without full points, or with another verdict than they get when graded alone."""
+    """Return honest submissions without full points, or with a different verdict than when graded alone."""
     lines = []
 
     def judged_alone(judge: Judge, verdicts: SubmissionRecord) -> SubmissionRecord:
@@ -139,7 +139,7 @@ def _on_disk(root: Path, student: str) -> SubmissionRecord | None:
 
 
 def _left() -> list[str]:
-    """Processes of sandboxes, files that attacks name after themselves, control groups of this process."""
+    """Return sandbox processes, files that attacks named, and control groups of this process."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):

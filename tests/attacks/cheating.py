@@ -1704,7 +1704,7 @@ def exchange(tensor, *, group):
     remote = (ctypes.c_size_t * 2)(id(tensor), 8)
     for number in range(1, 60):
         with suppress(OSError):
-            if os.getpgid(number) == os.getpid():  # one of its own threads
+            if os.getpgid(number) == os.getpid():  # one of our own threads
                 continue
         if libc.process_vm_readv(number, local, 1, remote, 1, 0) == 8:
             got.append(f"memory of {number}")
@@ -1762,7 +1762,7 @@ sentence: got []
 def exchange(tensor, *, group):
     got = []
     numbers = [number for number in range(3, 200) if os.path.lexists(f"/proc/self/fd/{number}")]
-    for number in numbers:  # those of the start: every file that is opened here is another one
+    for number in numbers:  # the descriptors at the start; files opened here get other numbers
         with suppress(OSError):
             if "memfd" in os.readlink(f"/proc/self/fd/{number}"):
                 file = os.open(f"/proc/self/fd/{number}", os.O_RDWR)

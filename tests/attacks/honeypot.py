@@ -1,4 +1,4 @@
-"""What is laid out for attackers on the host: two listeners, a gradebook and a secret, looked at again afterwards."""
+"""Targets for attackers on the host: two listeners, a gradebook and a secret, all checked afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = ["gradebook.db", "socket"]
 
 @dataclass
 class Honeypot:
-    """`places` are the words between @ signs in an attack's source; `callers`, `scores` and `files` are found after."""
+    """`places` are the words between @ signs in an attack's source; `callers`, `scores` and `files` come later."""
 
     folder: Path
     places: dict[str, str]
@@ -28,13 +28,13 @@ class Honeypot:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nobody called, nothing was written and no score was changed."""
+        """Whether nobody connected, nothing was written and no score was changed."""
         return (self.callers, self.scores, self.files) == (0, [(1,)], FILES)
 
 
 @contextmanager
 def laid_out(folder: Path) -> Iterator[Honeypot]:
-    """Lay the honeypot out in a new `folder`; when the context ends, its findings are filled in."""
+    """Set up the honeypot in a new `folder`; when the context ends, its findings are filled in."""
     folder.mkdir()
     with sqlite3.connect(folder / "gradebook.db") as base:
         base.execute("create table grade (manual_score)")

@@ -1,4 +1,4 @@
-"""Some attacks and honest answers, judged from where this file lies: `python in_a_place.py LEVEL FOLDER`, told as JSON.
+"""Judge some attacks and honest answers from this file's folder: `python in_a_place.py LEVEL FOLDER` prints JSON.
 
 `test_elsewhere.py` runs it with other Pythons, from copies of the course, as other users.
 """
@@ -25,7 +25,7 @@ CHOSEN = (
 
 
 def main(wanted: int, folder: Path) -> dict[str, str | None]:
-    """What is not as due, by case; nothing hostile runs where the level does not start."""
+    """Return unexpected results by case; nothing hostile runs if the level does not start."""
     if (reason := zygote.why_not(wanted)) is not None:
         return {"level": reason}
     os.environ["AUTOGRADER_LEVEL"] = str(wanted)

@@ -87,7 +87,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
         "/sys/class",
     ):
         if any(entry.startswith(path + os.sep) for entry in sys.path):
-            continue  # the course or its Python lies there: the way to them is in sight, and nothing beside it
+            continue  # contains the course or its Python: only the path to them is visible
         with suppress(OSError):
             got += [path] if (os.listdir(path) if os.path.isdir(path) else open(path).read(1)) else []
     raise RuntimeError(f"got {got}")

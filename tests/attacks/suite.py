@@ -1,8 +1,8 @@
 """Hostile and broken submissions, one file per group with a cell for each: read, judge, look for leftovers.
 
 A cell `# %% name` begins with a docstring: what the attack tries, then lines of `key: value`. `catalogue` is its number
-in the list it comes from, `points` and `sentence` are what is expected; `timeout`, `cases` (first, all, part:NAME) and
-`sealed: no` change how it is run. The rest of the cell is the student's cell, or in `malformed.py` a function
+in the list it comes from, `points` and `sentence` are the expected result; `timeout`, `cases` (first, all, part:NAME)
+and `sealed: no` change how it is run. The rest of the cell is the student's cell, or in `malformed.py` a function
 `hand_in(path, notebook)` that writes the submission. An attack that is not Python is a cell `# %% name [raw]`.
 """
 
@@ -50,7 +50,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 
 @dataclass(frozen=True)
 class Case:
-    """One attack and the outcome it must get."""
+    """One attack and its expected outcome."""
 
     name: str  # group/name, as pytest shows it
     code: str
@@ -65,22 +65,22 @@ class Case:
 
     @property
     def group(self) -> str:
-        """The file it is in."""
+        """The name of its file."""
         return self.name.split("/")[0]
 
     @property
     def is_malformed(self) -> bool:
-        """Whether its code writes a submission instead of being one cell of it."""
+        """Whether its code writes a whole submission instead of being one cell."""
         return self.group == "malformed"
 
 
 def load() -> list[Case]:
-    """All cases, by group and name."""
+    """Load all cases, sorted by group and name."""
     return [_case(f"{group}/{name}", marks, code) for group in GROUPS for name, marks, code in cells(group)]
 
 
 def cells(group: str) -> Iterator[tuple[str, dict[str, str], str]]:
-    """(name, story and the header's lines by key, code) of every attack of a group, by name."""
+    """Yield (name, header lines by key, code) of every attack of a group, sorted by name."""
     for cell in sorted(percent.named_cells(FOLDER / f"{group}.py"), key=lambda cell: cell.name):
         _, head, code = cell.text.split('"""', 2)
         story, *lines = head.strip().split("\n")
@@ -94,19 +94,19 @@ def _case(name: str, marks: dict[str, Any], code: str) -> Case:
 
 
 def source_of(case: Case, places: dict[str, str]) -> str:
-    """The student's cell of a case; `places` are the words between @ signs in it."""
+    """Return the student's cell of a case; `places` are the words between @ signs in it."""
     return with_places(case.code, places)
 
 
 def with_places(source: str, places: dict[str, str]) -> str:
-    """A source with what the words between @ signs stand for."""
+    """Return a source with the words between @ signs replaced."""
     for word, value in places.items():
         source = source.replace(f"@{word}@", value)
     return source
 
 
 def judge_case(case: Case, judge: Judge, folder: Path, places: dict[str, str]) -> Verdict:
-    """The verdict on one case."""
+    """Judge one case."""
     if case.is_malformed:
         return _judge_submission(case, judge, folder)
     source = source_of(case, places)
@@ -138,7 +138,7 @@ def hand_in(case: Case, submitted: Path, student: str) -> None:
 
 
 def notebook_of(answers: dict[str, str]) -> dict[str, Any]:
-    """A notebook that holds these answers and their test cells, and nothing else."""
+    """Return a notebook that contains only these answers and their test cells."""
     cells = []
     for name, source in answers.items():
         solution = {"grade_id": name, "solution": True, "grade": False, "locked": False, "schema_version": 3}
@@ -149,7 +149,7 @@ def notebook_of(answers: dict[str, str]) -> dict[str, Any]:
 
 
 def wrong_with(case: Case, verdict: Verdict, secret: str) -> str | None:
-    """What is not as due about a verdict, or None."""
+    """Return what is unexpected about a verdict, or None."""
     if verdict.fault:
         return f"a fault of the machine: {verdict.text}"
     if verdict.points != case.points:
@@ -164,7 +164,7 @@ def wrong_with(case: Case, verdict: Verdict, secret: str) -> str | None:
 
 
 def honest_answer(judge: Judge) -> str | None:
-    """What is wrong with an honest answer's verdict in the sandbox where an attack has just been."""
+    """Return what is wrong with an honest answer's verdict in the sandbox that an attack has just used, or None."""
     check = weeks.find("week01.exchange")
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, HONEST, True]]}
     verdict = judge.judge(check, answer, SEED, check.public[:1])
@@ -172,7 +172,7 @@ def honest_answer(judge: Judge) -> str | None:
 
 
 def _processes(judge: Judge) -> list[str]:
-    """The processes of a sandbox beside bubblewrap and the zygote."""
+    """Return the processes of a sandbox other than bubblewrap and the zygote."""
     if judge.zygote is None or not judge.zygote.is_alive:
         return []
     found = []
@@ -184,15 +184,15 @@ def _processes(judge: Judge) -> list[str]:
 
 
 def asked_for(cases: Sequence[Case], request: pytest.FixtureRequest) -> list[Case]:
-    """The cases for which this run has a test, a parameter `case`, in the module whose fixture asks."""
+    """Return the cases that this run tests, as parameter `case`, in the module whose fixture asks."""
     tests = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
     names = {item.callspec.params["case"].name for item in tests if "case" in item.fixturenames}
     return [case for case in cases if case.name in names]
 
 
 def left_behind(judge: Judge, honeypot: Path) -> list[str]:
-    """Processes beside the zygote's own two, files, and changes of the files laid out for attackers."""
-    deadline = time.monotonic() + 2  # Linux takes the namespaces of a job apart after its answer is read
+    """Return processes other than the zygote's two, files, and changes to the files set up for attackers."""
+    deadline = time.monotonic() + 2  # Linux removes a job's namespaces only after its answer is read
     while (left := _processes(judge)) and time.monotonic() < deadline:
         time.sleep(0.01)
     left += [f"file {folder}/{n}" for folder in ("/tmp", "/dev/shm") for n in os.listdir(folder) if "_attack" in n]

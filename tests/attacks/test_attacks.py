@@ -1,4 +1,4 @@
-"""Every attack gets the points it has earned and a sentence, and leaves class, gradebook and host as they were."""
+"""Every attack gets only the points it earned and a sentence, and leaves class, gradebook and host unchanged."""
 
 import json
 import os
@@ -30,25 +30,25 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.isolated(3)]
 
 
 def sandboxes() -> set[str]:
-    """What this process has of sandboxes: processes and control groups."""
+    """Return this process's sandbox resources: processes and control groups."""
     processes = {str(one.pid) for one in psutil.Process().children(recursive=True) if "bwrap" in one.name()}
     return processes | {str(path) for path in Path("/sys/fs/cgroup").glob(f"*/sys602-{os.getpid()}-*")}
 
 
 @dataclass
 class Run:
-    """What came of a run of all cases."""
+    """The result of running all cases."""
 
     honeypot: Honeypot
     wrong: dict[str, str | None] = field(default_factory=dict)
     after: dict[str, str | None] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
-    before: set[str] = field(default_factory=sandboxes)  # of the judge that other tests use
+    before: set[str] = field(default_factory=sandboxes)  # owned by the judge that other tests use
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Run]:
-    """All cases that are asked for, two at a time, each followed by an honest answer in the same sandbox."""
+    """Run all requested cases, two at a time, each followed by an honest answer in the same sandbox."""
     folder = tmp_path_factory.mktemp("attacks")
     with laid_out(folder / "honeypot") as pot:
         result = Run(pot)
@@ -83,7 +83,7 @@ def test_the_host_is_as_it_was(run: Run):
 
 
 def test_a_rank_may_do_what_honest_code_does(judge: Judge):
-    """The doors that are shut for attackers are not those that answers go through: threads, files, children, pipes."""
+    """What is closed to attackers must not block what answers need: threads, files, children, pipes."""
     source = """
 import subprocess, tempfile, threading
 
@@ -106,7 +106,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A course of its own: the sources of week 1, nbgrader's configuration, no gradebook yet."""
+    """A separate course: the sources of week 1, nbgrader's configuration, no gradebook yet."""
     root = tmp_path_factory.mktemp("course")
     shutil.copy(ROOT / "nbgrader_config.py", root)
     shutil.copytree(ROOT / "autograder" / "templates", root / "autograder" / "templates")

@@ -1,4 +1,4 @@
-"""Attackers and honest students in one batch, small: the whole of it is `python -m benchmarks attack-batch`."""
+"""A small batch of attackers and honest students; `python -m benchmarks attack-batch` runs the full one."""
 
 import pytest
 from batch import CASES, grade_batch

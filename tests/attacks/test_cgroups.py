@@ -1,4 +1,4 @@
-"""A control group is made where it is ours to make, and goes away; folders stand in for Linux."""
+"""Control groups are created only where we may create them, and are removed; folders stand in for Linux's."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_version_2_takes_the_controllers_that_are_passed_on(tmp_path: Path, monk
 
 
 def _only_inside(write):
-    """The kernel's files keep what they mean when somebody writes +memory into them."""
+    """Make kernel files keep their meaning when +memory is written to them."""
 
     def write_text(path: Path, text: str) -> int:
         return 0 if path.name == "cgroup.subtree_control" else write(path, text)

@@ -1,4 +1,4 @@
-"""The sandbox where newcomers are: the system's own Python, a checkout below /tmp, one below what is shown, no root."""
+"""The sandbox in new users' setups: the system's Python, checkouts in /tmp and in visible folders, without root."""
 
 import compileall
 import json
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def below_tmp() -> Iterator[Path]:
-    """A folder below /tmp, whatever TMPDIR says, with a virtual environment and the course in its lib folder."""
+    """A folder in /tmp, whatever TMPDIR says, with a virtual environment and the course in its lib folder."""
     folder = Path(tempfile.mkdtemp(prefix="sys602-elsewhere-", dir="/tmp"))
     folder.chmod(0o755)
     try:
@@ -42,13 +42,13 @@ def below_tmp() -> Iterator[Path]:
 
 
 def copy_compiled(course: Path) -> None:
-    """With byte code, as after a first run: it lies beside the modules that checks mask."""
+    """Copy with byte code, as after a first run: it is stored next to the modules that checks mask."""
     copy_course(course, PARTS)
     compileall.compile_dir(course / "labs", quiet=2)
 
 
 def judge_at(level: int, python: Path, course: Path, *, as_user: bool = False) -> None:
-    """Run the chosen cases from `course`; each must be as due."""
+    """Run the chosen cases from `course`; each must have its expected result."""
     if not as_user:
         levels.require(level)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
@@ -89,7 +89,7 @@ def test_from_a_checkout_below_tmp(below_tmp, level):
 
 @pytest.mark.parametrize("level", [3, 2])
 def test_from_a_checkout_below_what_a_sandbox_shows(below_tmp, level):
-    """As one in /usr/src: solutions and checks are covered."""
+    """As in /usr/src: solutions and checks are hidden."""
     judge_at(level, below_tmp / "venv" / "bin" / "python", below_tmp / "venv" / "lib" / "course")
 
 

@@ -1,4 +1,4 @@
-"""Hostile code cells that the instructor grades: what they show is text and small PNG, a sentence says the rest."""
+"""Hostile code cells graded by the instructor: they can show only text and small PNGs, and a sentence says the rest."""
 
 import io
 from collections.abc import Iterator

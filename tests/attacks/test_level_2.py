@@ -1,7 +1,7 @@
-"""The attacks on points, secrets, neighbours and the machine, in a container whose ranks have no own namespaces.
+"""Attacks on points, secrets, other ranks and the machine, in a container whose ranks have no namespaces of their own.
 
-The points must be those of level 3. Sentences may differ: where another rank's files are not there at level 3, they
-cannot be opened here.
+The points must equal those of level 3. Sentences may differ: files of another rank do not exist at level 3, but here
+they cannot be opened.
 """
 
 import time
@@ -16,14 +16,14 @@ from autograder.judging.judge import Judge, JudgePool
 from autograder.sandboxes import zygote
 
 GROUPS = ("cheating", "reading", "tampering", "exhausting")
-ALL_CASES = ("cheating/hides_crossing_bytes", "cheating/claims_not_a_number_of_bytes")  # told by the large case alone
+ALL_CASES = ("cheating/hides_crossing_bytes", "cheating/claims_not_a_number_of_bytes")  # only the large case detects it
 CASES = [replace(case, sentence="-") for case in suite.load() if case.group in GROUPS]
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.isolated(2), pytest.mark.slow]
 
 
 @dataclass
 class Run:
-    """What came of a run of all cases."""
+    """The result of running all cases."""
 
     honeypot: Honeypot
     wrong: dict[str, str | None] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Run]:
-    """All cases that are asked for, two at a time, in two containers; in a class each submission has its own."""
+    """Run all requested cases, two at a time, in two containers; in a class, each submission has its own."""
     folder = tmp_path_factory.mktemp("level2")
     with pytest.MonkeyPatch.context() as patch, laid_out(folder / "honeypot") as pot:
         patch.setenv("AUTOGRADER_LEVEL", "2")
@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 
 
 def _others_in_the_container(judge: Judge) -> list[str]:
-    """The processes of a container beside the zygote, which ends them after its answer is read."""
+    """Return a container's processes other than the zygote, which ends them after its answer is read."""
     zygote = judge.zygote
     if zygote is None or zygote.container is None:
         return []

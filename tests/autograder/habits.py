@@ -1,4 +1,4 @@
-"""Right solutions rewritten by habits of honest students: a notebook for each exercise and habit."""
+"""Rewrite correct solutions in the styles of honest students: one notebook per exercise and habit."""
 
 from __future__ import annotations
 
@@ -82,37 +82,37 @@ def {name}(*args, **kwargs):
 
 @dataclass
 class Book:
-    """The released notebook of an exercise's week, to be changed, with the exercise's own solution."""
+    """The released notebook of an exercise's week, ready to be changed, with the exercise's solution."""
 
     exercise: str
     notebook: NotebookNode
     solution: str
-    names: list[str]  # of the functions asked for
+    names: list[str]  # of the functions that the exercise asks for
 
     @property
     def own(self) -> str:
-        """The id of the exercise's own cell; its check's is the same with -check."""
+        """The id of the exercise's cell; its check has the same id plus -check."""
         return notebooks.grade_id(self.exercise)
 
     def place(self, name: str) -> int:
-        """The position of the cell with this id."""
+        """Return the position of the cell with this id."""
         return next(place for place, cell in enumerate(self.notebook.cells) if cell.id == name)
 
     def cell(self, name: str = "") -> NotebookNode:
-        """The cell of this id, or the own one."""
+        """Return the cell with this id, or the exercise's cell."""
         return self.notebook.cells[self.place(name or self.own)]
 
     def add(self, source: str, *, below: bool = False, at: str = "") -> None:
-        """Put a new code cell above or below the one of this id."""
+        """Insert a new code cell above or below the cell with this id."""
         self.notebook.cells.insert(self.place(at or self.own) + below, new_code_cell(source))
 
     def answer(self, source: str | None = None) -> None:
-        """Write the solution, or another text, into the own cell."""
+        """Write the solution, or another text, into the exercise's cell."""
         self.cell().source = self.solution if source is None else source
 
 
 def book_of(exercise: str) -> Book:
-    """A fresh copy of the released notebook, in which all other exercises are answered."""
+    """Return a fresh copy of the released notebook, in which all other exercises are answered."""
     own = notebooks.grade_id(exercise)
     notebook, solutions = deepcopy(_page(exercise.partition(".")[0]))
     released = next(cell.source for cell in notebook.cells if cell.id == own)
@@ -130,12 +130,12 @@ def _page(week: str) -> tuple[NotebookNode, dict[str, str]]:
 
 
 def _uses_table(book: Book) -> str:
-    """The solution, which fails where T is not what the habit has made of it."""
+    """Return the solution, changed to fail unless the table T has what the habit wrote into it."""
     return book.solution + "".join(HANDED_ON.format(name=name) for name in book.names)
 
 
 def in_a_helper_cell(habit: str) -> Callable[[Book], None]:
-    """A table is filled in a cell above the own one."""
+    """Fill a table in a cell above the exercise's."""
 
     def rewrite(book: Book) -> None:
         book.add(TABLES[habit])
@@ -145,7 +145,7 @@ def in_a_helper_cell(habit: str) -> Callable[[Book], None]:
 
 
 def with_a_line(template: str) -> Callable[[Book], None]:
-    """The solution, and something around it: {solution}, {name} of its last function, {stub}, {body} indented."""
+    """Wrap the solution in a template: {solution}, {name} of its last function, {stub}, {body} indented."""
 
     def rewrite(book: Book) -> None:
         stub = next((line.strip() for line in book.cell().source.splitlines() if "NotImplementedError" in line), "pass")
@@ -158,7 +158,7 @@ def with_a_line(template: str) -> Callable[[Book], None]:
 
 
 def edited_import_cell(book: Book) -> None:
-    """A name more in the page's first cell, and line ends of another system."""
+    """Import one more name in the page's first cell, and use another system's line endings."""
     first = next(cell for cell in book.notebook.cells if cell.cell_type == "code")
     first.source += "\nimport numpy as np"
     book.answer("assert np.ones(3).sum() == 3\n" + book.solution)
@@ -167,20 +167,20 @@ def edited_import_cell(book: Book) -> None:
 
 
 def blanks_at_line_ends(book: Book) -> None:
-    """As an editor leaves them, in every cell."""
+    """Add trailing blanks in every cell, as some editors do."""
     book.answer()
     for cell in book.notebook.cells:
         cell.source = cell.source.replace("\n", "  \n") + "\n\n" if cell.cell_type == "code" else cell.source
 
 
 def answer_in_the_check(book: Book) -> None:
-    """Above the call of the check."""
+    """Put the answer into the check's cell, above the call."""
     check = book.cell(f"{book.own}-check")
     check.source = f"{book.solution}\n{check.source}"
 
 
 def own_cell_is_text(book: Book) -> None:
-    """The own cell has become markdown, and the answer is below it."""
+    """Change the exercise's cell to markdown, and put the answer below it."""
     place = book.place(book.own)
     metadata = book.notebook.cells[place].metadata
     book.notebook.cells[place] = new_markdown_cell("my thoughts, 1. and 2.", id=book.own, metadata=metadata)
@@ -188,13 +188,13 @@ def own_cell_is_text(book: Book) -> None:
 
 
 def own_cell_is_gone(book: Book) -> None:
-    """Deleted, and written anew."""
+    """Delete the exercise's cell and write a new one."""
     place = book.place(book.own)
     book.notebook.cells[place] = new_code_cell(book.solution)
 
 
 def no_ids(book: Book) -> None:
-    """Saved by a program that knows no ids of cells."""
+    """Save with a program that does not support cell ids."""
     book.answer()
     book.notebook.nbformat_minor = 4
     for cell in book.notebook.cells:
@@ -202,14 +202,14 @@ def no_ids(book: Book) -> None:
 
 
 def twice(book: Book) -> None:
-    """The own cell was copied with its marks."""
+    """Copy the exercise's cell with its marks."""
     book.answer()
     place = book.place(book.own)
     book.notebook.cells.insert(place, nbformat.from_dict(dict(book.notebook.cells[place])))
 
 
 def cut_in_two(book: Book) -> None:
-    """All but the last statement in a new cell above."""
+    """Put all statements but the last into a new cell above."""
     last = ast.parse(book.solution).body[-1]
     lines = book.solution.splitlines(keepends=True)
     first = min([last.lineno, *(one.lineno for one in getattr(last, "decorator_list", []))]) - 1
@@ -218,31 +218,31 @@ def cut_in_two(book: Book) -> None:
 
 
 def without_given_cells(book: Book) -> None:
-    """Only exercises and checks are left."""
+    """Keep only exercises and checks."""
     book.answer()
     book.notebook.cells = [cell for cell in book.notebook.cells if "nbgrader" in cell.metadata]
 
 
 def old_attempt_above(book: Book) -> None:
-    """A try that was wrong, above the right answer; its stub is kept as a comment."""
+    """Put a wrong attempt above the right answer, with its stub as a comment."""
     book.add("".join(f"def {name}(*args, **kwargs):\n    return args\n" for name in book.names) or "pass")
     with_a_line("# {stub}\n{solution}")(book)
 
 
 def experiment_below(book: Book) -> None:
-    """Another definition below the check."""
+    """Add another definition below the check."""
     book.answer()
     text = "".join(f"def {name}(*args, **kwargs):\n    return 0\n" for name in book.names)
     book.add(text or "pass", below=True, at=f"{book.own}-check")
 
 
 def in_a_new_cell_below(book: Book) -> None:
-    """The own cell stays as it was released."""
+    """Leave the exercise's cell as released, and answer in a new cell below."""
     book.add(book.solution, below=True)
 
 
 def helper_below_the_check(book: Book) -> None:
-    """The answer uses a helper from further down."""
+    """Use a helper that is defined further down."""
     book.add("def checked(value):\n    return value", below=True, at=f"{book.own}-check")
     wrapped = (
         "{name}_before = {name}\ndef {name}(*args, **kwargs):\n    return checked({name}_before(*args, **kwargs))\n"

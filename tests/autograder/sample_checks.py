@@ -1,6 +1,6 @@
-"""Two checks of training steps and answers to them, right and wrong: what checks of later weeks are made of.
+"""Two checks of training steps with right and wrong answers, built like the checks of later weeks.
 
-At the end two checks with a fault that a matrix must find.
+At the end are two faulty checks that a matrix must find.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from autograder.checks.training import (
 from autograder.jobs import trained
 
 WIDTHS = [6, 8, 2]
-LARGE_WIDTHS = [768] * 9  # eight weights of 2.4 MB, two a rank
+LARGE_WIDTHS = [768] * 9  # eight weights of 2.4 MB, two per rank
 LR = 0.5
-TIMEOUT = 30.0  # nothing here is about time, and a machine that runs tests is busy
+TIMEOUT = 30.0  # generous: speed is not tested here
 
 
 def _rows(rng: Random, num_rows: int, width: int) -> torch.Tensor:
@@ -39,7 +39,7 @@ def _named(net: nn.Module, part: str) -> dict[str, torch.Tensor]:
 
 
 def _due(plan: dict, opt: dict, rows: list[torch.Tensor]) -> tuple[dict, dict]:
-    """Gradients and weights of one step on all rows in one process, the loss a mean over ranks of sums over rows."""
+    """Gradients and weights after one step on all rows in one process; the loss averages over ranks, sums over rows."""
     net, stepper = trained.build([plan, opt])
     (sum(net(part).sum() for part in rows) / len(rows)).backward()
     grads = _named(net, "grad")
@@ -53,7 +53,7 @@ def _due(plan: dict, opt: dict, rows: list[torch.Tensor]) -> tuple[dict, dict]:
 def _make_data_parallel(case: Case, rng: Random) -> Task:
     ranks = range(case["ranks"])
     rows = [_rows(rng, 4, WIDTHS[0]) for _ in ranks]
-    plans = [module("mlp", seed=rng.randrange(1 << 30), whole=True, widths=WIDTHS) for _ in ranks]  # unlike on purpose
+    plans = [module("mlp", seed=rng.randrange(1 << 30), whole=True, widths=WIDTHS) for _ in ranks]  # all different
     opt = optimizer("SGD", of=0, lr=LR)
     due = _due(plans[0], opt, rows)
     args = {rank: [plans[rank], opt, rows[rank]] for rank in ranks}
@@ -150,7 +150,7 @@ def _judge_zero_1(case: Case, task: Task, reply: Reply) -> str | None:
     for rank in working(task):
         came, (_, weights) = reply.ranks[rank], task.expected[rank]
         if case["part"] == "memory":
-            most = whole + 2 * shard + 4 * largest  # gradients, two moments of its shard, what AdamW computes with
+            most = whole + 2 * shard + 4 * largest  # gradients, two moments of its shard, AdamW's temporaries
             problem = peak_too_high(reply, rank, most, "gradients and the moments of one shard")
         else:
             problem = wrong_weights(rank, came, weights, relative=1e-4)
@@ -197,7 +197,7 @@ ZERO_1_ANSWERS = {
         "    for place, p in enumerate(parameters):\n        dist.reduce(p.grad, group_dst=place % num, group=group)",
     ),
     "not_sharded": _ZERO.replace("parameters[rank::num]", "parameters"),
-    "not_sharded_and_hidden": _ZERO.replace(  # shows an empty optimizer: only the kernel's mark tells
+    "not_sharded_and_hidden": _ZERO.replace(  # shows an empty optimizer: only the kernel's peak reveals it
         "mine = parameters[rank::num]", "mine = parameters"
     ).replace("return optimizer", "global hidden\n    hidden = optimizer\n    return torch.optim.AdamW(parameters)"),
     "gathers_everything_at_once": _ZERO.replace(
@@ -213,7 +213,7 @@ ZERO_1_ANSWERS = {
 }
 
 
-# ---- checks that a matrix finds fault with ---------------------------------------------------------------------------
+# ---- faulty checks that a matrix finds -------------------------------------------------------------------------------
 
 
 def _make_sum(case: Case, rng: Random) -> Task:
@@ -223,7 +223,7 @@ def _make_sum(case: Case, rng: Random) -> Task:
 
 
 def _judge_claims(case: Case, task: Task, reply: Reply) -> str | None:
-    """Trusts a rank that says how many calls it made."""
+    """Trust a rank's own count of its calls."""
     return _judge_values(case, task, reply) or next(
         (f"Rank {rank} makes too many calls." for rank, came in enumerate(reply.ranks) if len(came["kinds"]) > 1), None
     )
@@ -263,7 +263,7 @@ def _judge_double(case: Case, task: Task, reply: Reply) -> str | None:
     return None if got == 2 * case["n"] else f"double({case['n']}) is {got}."
 
 
-LUCKY = Check(  # only some seeds draw the case that tells right from wrong, and none of them stands in sight
+LUCKY = Check(  # only some seeds draw the case that separates right from wrong, and no public case does
     exercise="sample.double",
     points=1,
     names=("double",),

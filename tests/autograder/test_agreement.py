@@ -39,10 +39,10 @@ def nine_points(found):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (nine_points, "the cell week01-naive-bill-check has points=1, and its check has points=9"),
+        (nine_points, "the cell week01-naive-bill-check has points=1, but its check has points=9"),
         (lambda found: found[1:], "week01.naive-bill has no check"),
         (lambda found: [*found, replace(found[0], exercise="week01.new")], 'no cell exercise="week01.new" on the page'),
-        (lambda found: [*found, found[0]], "2 files of the week have the check of week01.naive-bill"),
+        (lambda found: [*found, found[0]], "2 files of the week define the check of week01.naive-bill"),
         (lambda found: [replace(found[0], names=("bill",)), *found[1:]], "week01-naive-bill does not define bill"),
     ],
 )
@@ -59,7 +59,7 @@ def test_disagreement_is_refused_with_a_sentence(monkeypatch, tmp_path, command,
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("points=1", "points=9", "has points=9, and its check has points=1"),
+        ("points=1", "points=9", "has points=9, but its check has points=1"),
         ('check("week01.naive-bill"', 'check("week01.exchange"', 'does not call check("week01.naive-bill", …)'),
         ("def naive_all_reduce_bill", "def bill", "does not define naive_all_reduce_bill"),
         ('# %% check="week01.naive-bill" points=1', "# %%", 'no cell check="week01.naive-bill" on the page'),
@@ -75,7 +75,7 @@ def test_a_changed_page_is_refused(monkeypatch, tmp_path, old, new, words):
         agreement.refuse_disagreement(WEEK)
 
 
-# ---- what docs/teaching.md says, done in a copy of the course --------------------------------------------------------
+# ---- the steps in docs/teaching.md, done in a copy of the course -----------------------------------------------------
 
 KNOWN_ARE_JUDGED = """
 import sys
@@ -149,11 +149,11 @@ def test_what_is_laid_out_passes_as_it_is(course, command, name, week):
 @pytest.mark.parametrize(
     ("command", "name", "words"),
     [
-        ("new-exercise", "week01.exchange", "is there already"),
-        ("new-exercise", "ring_rounds", "names no exercise"),
+        ("new-exercise", "week01.exchange", "already exists"),
+        ("new-exercise", "ring_rounds", "is not an exercise"),
         ("new-exercise", "week99.ring-rounds", "no week is called"),
-        ("new-week", "week01_again", "week 01 is there already: week01_collectives"),
-        ("new-week", "tensor_parallel", "names no week"),
+        ("new-week", "week01_again", "week 01 already exists: week01_collectives"),
+        ("new-week", "tensor_parallel", "is not a week"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused(command, name, words):
@@ -169,7 +169,7 @@ def test_points_are_changed_as_the_page_for_teachers_says(course):
         page.read_text().replace('check="week01.naive-bill" points=1', 'check="week01.naive-bill" points=4')
     )
     refused = build(course)
-    assert refused.returncode == 2 and "has points=4, and its check has points=1" in refused.stderr
+    assert refused.returncode == 2 and "has points=4, but its check has points=1" in refused.stderr
     check.write_text(check.read_text().replace("points=1", "points=4"))
     assert build(course).returncode == 0
     assert '"points": 4' in (course / "course" / WEEK / f"{WEEK}.ipynb").read_text()

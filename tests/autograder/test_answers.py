@@ -1,4 +1,4 @@
-"""Which cells a rank gets, and which of them is the answer: as in a notebook that is run from the top."""
+"""Which cells a rank gets, and which one is the answer: the same as when a notebook is run from the top."""
 
 import nbformat
 import pytest
@@ -146,7 +146,7 @@ HALF_DONE = f"def naive_all_reduce_bill(a, b):\n    a += 1\n{STUB_LINE}"
 def test_a_stub_that_is_never_reached_is_no_stub(judge, source):
     notebook = released()
     notebook.cells[place_of(notebook, OWN)].source = source
-    notebook.cells.insert(place_of(notebook, OWN), new_code_cell(WRONG))  # an old try
+    notebook.cells.insert(place_of(notebook, OWN), new_code_cell(WRONG))  # an old attempt
     notebook.cells.insert(place_of(notebook, CHECK) + 1, new_code_cell(WRONG))  # an experiment
     assert judged(judge, submission_of(notebook)).is_right
 

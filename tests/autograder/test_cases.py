@@ -1,4 +1,4 @@
-"""Cases by hand, and cases that a student sees."""
+"""Cases worked by hand, and cases that a student sees."""
 
 from random import Random
 from types import ModuleType
@@ -13,12 +13,12 @@ from autograder.authoring import notebooks
 from autograder.matrices import known
 from autograder.weeks import WEEKS, find
 
-# Weeks 5 to 10: a case that a page works by hand is what an honest answer returns, and its numbers are on the page
+# Weeks 5 to 10: an honest answer returns the result of the case worked by hand, and its numbers are on the page
 
 
 SMALL_MODEL = {"parameters": 10**9, "layers": 4, "hidden": 1000, "heads": 8, "sequence": 1000}
 SLOW_GPU = {"flops": 1e12, "nvlink": 1e9, "network": 1e8, "per_server": 2}
-SHOWN = {"week07.gpipe": "right_loops"}  # of several honest orders the one on the page
+SHOWN = {"week07.gpipe": "right_loops"}  # several orders are right; this one is on the page
 BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: function, arguments, result, on the page
     "week05.bill": ("tensor_parallel_bill", (2, 1, 2, 4, 8), [64, 24, 16], "a layer has four of them: 64."),
     "week05.why-eight": ("layer_seconds", (2, 1, 2, 100, 4, 1, 8), (1.56, 4), "On two ranks it is 1.56 s"),
@@ -44,7 +44,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         "`0F0 0B0 0F1 0B1` on rank 0",
     ),
     "week07.smallest": ("smallest_num_microbatches", (2, 50), 2, "below 50% needs M = 2"),
-    "week08.bubbles": ("bubbles", (2, 1, 1, 1), (3, 1), "it is grey for 1."),
+    "week08.bubbles": ("bubbles", (2, 1, 1, 1), (3, 1), "It idles for 1 unit."),
     "week08.interleaved": (
         "interleaved",
         (2, 2, 2),
@@ -61,7 +61,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         "`1F0 1I0 1F1 1I1 1W0 1W1`",
     ),
     "week08.wins": ("one_f_one_b_wins_from", (2, 1, 0.5), 4, "so the answer is 4."),
-    "week09.groups": ("groups", (["dp"], {"tp": 2, "dp": 2}), [[0, 2], [1, 3]], '`["dp"]` `[[0, 2], [1, 3]]`'),
+    "week09.groups": ("groups", (["dp"], {"tp": 2, "dp": 2}), [[0, 2], [1, 3]], '`["dp"]` are `[[0, 2], [1, 3]]`'),
     "week09.axis-bytes": ("axis_bytes", (2, 4, 2, 1, 100, 2, 2, 2), [16, 16, 32, 16, 200], "200 bytes of gradients"),
     "week10.fits": ("bytes_left", (10**9, 2, 2, 2, 1e9, 8e9), 4e9, "0.25 · 12 = 3 GB"),
     "week10.layouts": (
@@ -70,15 +70,15 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         [(1, 1, 4, 1), (1, 2, 2, 1), (1, 2, 2, 2), (2, 1, 2, 1), (2, 1, 2, 2), (2, 2, 1, 1), (2, 2, 1, 2)],
         "`(2, 2, 1, 1)`, `(2, 2, 1, 2)`: seven.",
     ),
-    "week10.fitting": ("rank_bytes", (SMALL_MODEL, (2, 2, 2, 1), 4), 3.068e9, "Together 3.068 GB."),
-    "week10.ranked": ("step_seconds", (SMALL_MODEL, (2, 2, 2, 1), 4, SLOW_GPU), 12.048, "Together 12.048 s."),
-    "week10.cut": ("cut", ([(3, 10, 1), (1, 10, 1), (1, 10, 1)], 2, 2, 22), [1, 2], "Under a limit of 22 or more"),
-    "week10.trillion": ("used_and_days", (10**9, 10**6, 10, 10, 1e14, 8.64e9), (0.6, 1), "could do in its time: 0.6."),
+    "week10.fitting": ("rank_bytes", (SMALL_MODEL, (2, 2, 2, 1), 4), 3.068e9, "The total is 3.068 GB."),
+    "week10.ranked": ("step_seconds", (SMALL_MODEL, (2, 2, 2, 1), 4, SLOW_GPU), 12.048, "The total is 12.048 s."),
+    "week10.cut": ("cut", ([(3, 10, 1), (1, 10, 1), (1, 10, 1)], 2, 2, 22), [1, 2], "With a limit of 22 or more"),
+    "week10.trillion": ("used_and_days", (10**9, 10**6, 10, 10, 1e14, 8.64e9), (0.6, 1), "could do in that time: 0.6."),
 }
 
 
 def answered(exercise: str) -> ModuleType:
-    """An honest answer, with the names that its page imports."""
+    """Run an honest answer, with the names that its page imports."""
     module = ModuleType(exercise)
     module.__dict__.update(torch=torch, dist=dist)
     answer = known.find(exercise, SHOWN[exercise]) if exercise in SHOWN else known.right_of(exercise)
@@ -94,7 +94,7 @@ def test_a_case_worked_by_hand_is_what_an_answer_returns(exercise):
         flat(returned) == pytest.approx(flat(result)) if is_number(flat(result)[0]) else flat(returned) == flat(result)
     )
     text = " ".join("\n".join(cell.source for cell in notebooks.read_source(exercise.split(".")[0]).cells).split())
-    assert words in text.replace("# ", ""), f"the page says otherwise: {words}"
+    assert words in text.replace("# ", ""), f"the page does not say: {words}"
 
 
 def test_two_layers_by_hand():
@@ -110,7 +110,7 @@ def test_two_layers_by_hand():
 
 
 def flat(value: Any) -> list[Any]:
-    """The numbers or texts of nested lists and tuples, in order; of layouts in any order, sorted."""
+    """Flatten nested lists and tuples to their numbers and texts, in order; those of layouts are sorted."""
     if not isinstance(value, list | tuple):
         return [value]
     inner = sorted(value) if value and isinstance(value[0], tuple) and isinstance(value, list) else value
@@ -118,11 +118,11 @@ def flat(value: Any) -> list[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it may be off by rounding."""
+    """Return whether a value may differ by rounding."""
     return isinstance(value, int | float)
 
 
-# Weeks 5 to 13: what a check shows on its page is what it calls public, and what the grade draws is of every kind
+# Weeks 5 to 13: a check's page shows exactly its public cases, and the grade draws cases of every kind
 
 
 LATER_WEEKS = [week for week in WEEKS if week >= "week05"]
@@ -130,7 +130,7 @@ SEEDS = range(12)
 
 
 def cases_on_the_page(week: str) -> dict[str, list | None]:
-    """The cases that each check on a week's page is given; None: its public ones."""
+    """The cases passed to each check on a week's page; None: its public ones."""
     shown: dict[str, list | None] = {}
 
     def check(exercise, *answers, cases=None):
@@ -166,7 +166,7 @@ def test_each_page_says_once_what_the_grade_varies(week):
 
 
 def drawn(exercise: str, *names: str) -> list[set]:
-    """For each seed the kinds that are judged, public or drawn: the values of some entries of a case."""
+    """For each seed, the kinds of cases judged, public or drawn: the values of some entries of a case."""
     check = find(exercise)
     return [{tuple(case[name] for name in names) for case in (*check.public, *check.draw(Random(s)))} for s in SEEDS]
 

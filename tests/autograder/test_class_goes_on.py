@@ -1,4 +1,4 @@
-"""Whatever fails while one submission is read, judged or written is its own verdict; the class goes on."""
+"""A failure while one submission is read, judged or written becomes its own verdict; the class continues."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ OF_WEEK = weeks.of_week(WEEK)
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A course root of its own with three submissions, and a judge that gives full points at once."""
+    """A separate course root with three submissions, and a judge that gives full points at once."""
     for name in ("nbgrader_config.py", "solutions/week01_collectives", "autograder/templates"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def points(verdicts):
 
 
 def failing(function, error, *, when=lambda: True):
-    """A function that raises for student b, and does its work for the others."""
+    """A function that raises for student b, and works normally for the others."""
 
     def changed(*args, **kwargs):
         if any(student_of(arg) == "b" for arg in args) and when():
@@ -60,7 +60,7 @@ def failing(function, error, *, when=lambda: True):
 
 
 def student_of(arg):
-    """The student that an argument names: a dossier, verdicts, a file in their folder, or the name itself."""
+    """Return the student named by an argument: a dossier, verdicts, a file in their folder, or the name itself."""
     if isinstance(arg, dict):
         return arg.get("student")
     return arg.parent.name if isinstance(arg, Path) else getattr(arg, "student", arg)
@@ -84,7 +84,7 @@ ERROR = UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_failure_at_any_stage_is_one_students_own(course, monkeypatch, stage):
     where, name, words = STAGES[stage]
-    always = failing if stage == "judged" else once  # a worker tries again, and files are written a second time
+    always = failing if stage == "judged" else once  # a worker retries, and files are written twice
     monkeypatch.setattr(where, name, always(getattr(where, name), ERROR))
     results = graded(course)
     assert {name: points(one) for name, one in results.items()} == {"a": demo.POINTS, "b": 0, "c": demo.POINTS}
@@ -97,7 +97,7 @@ def test_a_failure_at_any_stage_is_one_students_own(course, monkeypatch, stage):
 
 def test_a_disk_that_cannot_be_written_to_is_the_machines_fault(course):
     (course / "autograder" / "verdicts").mkdir()
-    (course / "autograder" / "verdicts" / "b").write_text("a file stands in the way")
+    (course / "autograder" / "verdicts" / "b").write_text("a file is in the way")
     results = graded(course)
     assert points(results["a"]) == points(results["c"]) == demo.POINTS
     assert all(exercise["fault"] for exercise in results["b"]["exercises"].values())
@@ -125,7 +125,7 @@ def test_a_worker_that_dies_while_it_is_told_something_is_told_again(monkeypatch
 
     cluster._patiently(register, "plugin")
     assert told == ["plugin"] and not deaths
-    deaths = [OSError("nobody is there")] * cluster.ATTEMPTS
+    deaths = [OSError("nobody answers")] * cluster.ATTEMPTS
     with pytest.raises(OSError, match="nobody"):
         cluster._patiently(register, "plugin")
 

@@ -1,8 +1,8 @@
-"""A class of forty, from the release of a week to the tables of two LMSs, with the commands of docs/teaching.md alone.
+"""A class of forty, from the release of a week to the tables of two LMSs, using only the commands in docs/teaching.md.
 
-They hand in through nbgrader's exchange, by a Canvas download and by repositories of their own. The one step that the
-instructor does in a browser, marks for written answers, is done on the gradebook as the Formgrader does it. One account
-hands in for all, so nbgrader is told who it is; then root gives each folder to its student.
+They submit through nbgrader's exchange, a Canvas download and their own repositories. The one step that the instructor
+does in a browser, grading written answers, is done on the gradebook as the formgrader does it. One account submits for
+everyone, so nbgrader gets the student's name from a setting; then root gives each folder to its student.
 """
 
 import csv
@@ -39,12 +39,12 @@ BY_GIT = [f"git{number:02}" for number in range(13)]
 FOLDERS = [*BY_EXCHANGE, *(f"{name}-{1000 + number}" for number, name in enumerate(BY_CANVAS)), *BY_GIT]
 MARKED = "week01-interview"
 WRONG = "def exchange(tensor, *, group):\n    return tensor.clone()\n"
-OWN_HALF = ("week01.naive-bill", "week01.same-order", "week01.reading")  # who got no further than this
+OWN_HALF = ("week01.naive-bill", "week01.same-order", "week01.reading")  # what students who got half way answered
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
-    """The instructor's copy of the course, and how commands are run there."""
+    """The instructor's copy of the course, and functions that run commands in it."""
     top = tmp_path_factory.mktemp("class")
     root = copy_course(top / "course")
 
@@ -56,7 +56,7 @@ def desk(tmp_path_factory):
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",  # nbgrader calls alembic
             "PYTHONPATH": os.pathsep.join([str(root / "labs"), str(root)]),
             "NBGRADER_EXCHANGE": str(top / "exchange"),
-            "HOMES": str(top / "homes"),  # by which an account is named
+            "HOMES": str(top / "homes"),  # maps user ids to account names
             "LANG": "C.UTF-8",
         }
         module = {"autograder": "autograder.cli", "nbgrader": "nbgrader"}[program]
@@ -71,7 +71,7 @@ def desk(tmp_path_factory):
 
 
 def answers(desk: Any, student: str) -> bytes:
-    """A student's notebook: every fourth has one answer wrong, every second of the others got half way."""
+    """Return a student's notebook: every fourth has one wrong answer, every second of the others is half done."""
     number = [*BY_EXCHANGE, *BY_CANVAS, *BY_GIT].index(student)
     given = nbformat.read(desk.root / "course" / WEEK / NOTEBOOK, 4)
     source = {cell.id: cell.source for cell in notebooks.read_source(WEEK).cells}
@@ -87,7 +87,7 @@ def answers(desk: Any, student: str) -> bytes:
 
 
 def kind_of(number: int) -> str:
-    """What the student of this number hands in: "wrong", "half" or "right"."""
+    """Return the kind of this student's submission: "wrong", "half" or "right"."""
     return "wrong" if number % 4 == 0 else "half" if number % 2 else "right"
 
 
@@ -113,7 +113,7 @@ def hand_in_through_the_exchange(desk: Any) -> None:
 
 
 def as_student(desk: Any, student: str) -> str:
-    """What the settings of a student's server say in a class."""
+    """Return the settings of a student's server in a class."""
     exchange = f"--Exchange.root={desk.top / 'exchange'} --Exchange.path_includes_course=False"
     return f"--course=sys602 --CourseDirectory.student_id={student} {exchange}"
 
@@ -128,7 +128,7 @@ def hand_in_to_canvas(desk: Any) -> Path:
 
 
 def push(desk: Any, student: str, data: bytes, when: str) -> Path:
-    """A commit in the student's repository."""
+    """Commit to the student's repository."""
     repository = desk.top / "repositories" / student
     who = {f"GIT_{role}_{what}": student for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=week 1"]):
@@ -150,7 +150,7 @@ def hand_in_by_git(desk: Any) -> Path:
 
 
 def mark(desk: Any, student: str, points: float, comment: str) -> None:
-    """What the Formgrader does when the instructor types points and a comment below a written answer."""
+    """Do what the formgrader does when the instructor types points and a comment below a written answer."""
     with Gradebook(load_config(desk.root).CourseDirectory.db_url) as gradebook:
         grade: Any = gradebook.find_grade(MARKED, WEEK, WEEK, student)
         grade.manual_score, grade.needs_manual_grade = points, False
@@ -171,7 +171,7 @@ def seconds_late(desk: Any) -> dict[str, float]:
 
 
 def canvas_points(desk: Any, template: Path) -> dict[str, float]:
-    """The points by student in the table that Canvas imports."""
+    """Return the points by student in the table that Canvas imports."""
     out = desk.root / "canvas-points.csv"
     desk.run(f"autograder export {out} --week week01 --lms canvas --template {template}")
     with out.open(encoding="utf-8") as file:
@@ -186,7 +186,7 @@ def moodle_points(desk: Any, template: Path) -> dict[str, float]:
 
 
 def tables_of_the_lms(desk: Any) -> tuple[Path, Path]:
-    """What Canvas and Moodle export before anybody has points."""
+    """Write what Canvas and Moodle export before anybody has points."""
     canvas, moodle = desk.top / "gradebook.csv", desk.top / "worksheet.csv"
     ids = [2000 + number if "-" not in name else int(name.split("-")[1]) for number, name in enumerate(FOLDERS)]
     rows = [f'"{name}",{number},,{name},A,' for name, number in zip(FOLDERS, ids, strict=True)]
@@ -218,7 +218,7 @@ def test_from_the_release_to_the_tables_of_the_lms(desk):
     assert "40 feedback pages" in said
     after = (datetime.now(UTC) - datetime.fromisoformat(DUE)).total_seconds()
     late = seconds_late(desk)
-    # Those of the exchange hand in now; whether that is after the date is the clock's to say.
+    # Students of the exchange submit now; the clock decides whether that is late.
     assert {name: late[name] for name in late if name not in BY_EXCHANGE} == {"canvas01-1001": 1, "git02": 5}
     assert all((name in late) == (after > 0) for name in BY_EXCHANGE)
 
@@ -236,7 +236,7 @@ def test_from_the_release_to_the_tables_of_the_lms(desk):
     assert canvas_points(desk, canvas) == expected
     assert moodle_points(desk, moodle) == expected
 
-    # One of them hands in again; the written answer keeps its mark, and the others keep everything.
+    # One of them submits again; the written answer keeps its grade, and nothing changes for the others.
     push(desk, "git01", answers(desk, "exchange02"), ON_TIME)
     assert "1 replaced" in desk.run(f"autograder collect {table} --week week01 --replace")
     desk.run("autograder grade week01 --student git01")

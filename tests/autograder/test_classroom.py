@@ -1,4 +1,4 @@
-"""compose.yaml says what docs/classroom.md promises; accounts of students are never the system's."""
+"""compose.yaml does what docs/classroom.md promises; students' accounts are never system accounts."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def test_only_hub_and_desk_can_be_reached_and_by_this_machine_alone():
 
 
 def test_students_servers_share_nothing_with_the_graders():
-    """They run in the hub's container: whatever it can reach, they can try to reach."""
+    """They run in the hub's container, so they can try to reach everything it can reach."""
     hub, others = SERVICES["hub"], {name: one for name, one in SERVICES.items() if name != "hub"}
     assert not [name for name, one in others.items() if set(one["networks"]) & set(hub["networks"])]
     assert set(VOLUMES["hub"]) == {"homes", "exchange", "hub"}
@@ -119,7 +119,7 @@ def answers(port: int, path: str) -> str:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the cluster's key needs openssl")
 def test_the_scheduler_tells_nobody_what_runs(tmp_path):
-    """The real one, started as compose.yaml does: on loopback alone, and without a page."""
+    """The real scheduler, started as in compose.yaml: it listens only on loopback and serves no page."""
     port, http = free_ports(2)
     told = SERVICES["scheduler"]["environment"].items()
     keys = {name: str(value).replace("/srv/keys", str(tmp_path)) for name, value in told}
@@ -149,7 +149,7 @@ def wait_for(process: subprocess.Popen, port: int, log: Path) -> None:
 
 
 def test_judging_on_this_machine_tells_nobody_what_runs(monkeypatch):
-    """Students of a shared machine reach its loopback: the cluster of threads has no page, and its keys no names."""
+    """Students of a shared machine can reach loopback: the cluster of threads serves no page, and its keys no names."""
     from distributed import Client, default_client
 
     seen = {}
@@ -178,13 +178,13 @@ def test_judging_on_this_machine_tells_nobody_what_runs(monkeypatch):
 
 @pytest.mark.parametrize("name", ["root", "daemon", "nobody"])
 def test_an_account_of_the_system_is_no_students(name, tmp_path):
-    with pytest.raises(ValueError, match="is an account of the system: choose another name"):
+    with pytest.raises(ValueError, match="is a system account: choose another name"):
         accounts.account(name, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../x", "", "-x", "Ada", "a b", "a" * 32, "x\n", "x:y"])
 def test_a_name_that_linux_would_not_take(name, tmp_path):
-    with pytest.raises(ValueError, match="cannot be an account"):
+    with pytest.raises(ValueError, match="cannot be an account name"):
         accounts.account(name, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Submissions judged on a Dask cluster: two workers in network namespaces of their own, one killed midway."""
+"""Submissions judged on a Dask cluster: two workers in separate network namespaces, one killed midway."""
 
 import os
 import shutil
@@ -49,7 +49,7 @@ def ip(*words: str) -> None:
 
 @pytest.fixture
 def two_machines(tmp_path):
-    """A scheduler here and two workers, each in a network namespace with a link to us; ends them all."""
+    """Start a scheduler here and two workers, each in a network namespace linked to us; end them all afterwards."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and iproute2")
     tag = f"c{os.getpid() % 10000}"

@@ -1,4 +1,4 @@
-"""Level 2: the command line of a container, what is counted there, and whole submissions where an engine works."""
+"""Level 2: a container's command line, how its traffic is counted, and whole submissions if an engine works."""
 
 import io
 import os
@@ -141,7 +141,7 @@ def test_headers_are_no_bytes_that_crossed():
 
 @pytest.fixture(scope="module")
 def level_2() -> Iterator[None]:
-    """This process grades at level 2."""
+    """Make this process grade at level 2."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOGRADER_LEVEL", "2")
         zygote.level.cache_clear()

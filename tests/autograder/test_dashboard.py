@@ -1,4 +1,4 @@
-"""The page of a class: counts that add up, mistakes joined over their numbers, nothing that loads or runs."""
+"""The page about a class: counts that add up, mistakes merged regardless of numbers, nothing that loads or runs."""
 
 import json
 import re
@@ -76,7 +76,7 @@ def test_the_command_takes_all_graded_weeks(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
     out = tmp_path / "pages" / "class.html"
     none = CliRunner().invoke(cli.app, ["dashboard", "--out", str(out)])
-    assert none.exit_code == 2 and "no week was graded yet" in none.output
+    assert none.exit_code == 2 and "no week has been graded yet" in none.output
     for one in CLASS:
         verdict_files.write_verdicts(one, tmp_path)
     (verdict_files.folder_of(tmp_path) / ".run-week01_tiny.json").write_text("{}")
@@ -91,7 +91,7 @@ def test_what_is_to_be_graded_again_is_on_the_page():
     week = summarise(WEEK, [one | {"checks": "old"} for one in CLASS], {"bob": reason}, checks="new")
     shown = BeautifulSoup(page([week], ungraded={"week02_tiny": 3}), "html.parser").get_text(" ")
     assert f"bob ({reason})" in " ".join(shown.split()) and "week02_tiny: 3 submissions, none graded yet" in shown
-    assert "4 of these verdicts are by other checks" in shown
+    assert "4 of these verdicts come from other checks" in shown
     assert "bob" not in BeautifulSoup(page([week], names=False), "html.parser").get_text(" ")
 
 

@@ -1,4 +1,4 @@
-"""Kinds of cases are the same for every student, only numbers are drawn; pages show the public ones, and say so."""
+"""Every student gets the same kinds of cases with different numbers; pages show the public ones, and say so."""
 
 import re
 from collections import defaultdict
@@ -17,11 +17,11 @@ from autograder.weeks import WEEKS
 WEEKS_HERE = ("week00", "week01", "week02", "week03", "week04")
 CHECKS = [check for week in WEEKS_HERE for check in WEEKS[week]]
 ALONE = [check for check in chain.from_iterable(WEEKS.values()) if not any("ranks" in case for case in check.public)]
-COMPARED_EXACTLY = {"week03.flatten", "week08.split-backward"}  # without a tolerance, so that a 0 does no harm
-ROUNDING = 1e-12  # what is smaller is 0 but for rounding
+COMPARED_EXACTLY = {"week03.flatten", "week08.split-backward"}  # without a tolerance, so zeros are harmless
+ROUNDING = 1e-12  # smaller values count as rounded zeros
 KINDS = ("ranks", "ranks_per_node", "subgroup", "dtype", "part", "matrix", "missing", "empty", "zero", "zeros", "uses")
 SOURCES = {name.split("_")[0]: notebooks.source_path(name).read_text() for name in notebooks.weeks()}
-CUT_IN_SLICES = {  # exercises in which it matters whether the ranks of a group divide the numbers
+CUT_IN_SLICES = {  # exercises in which it matters whether the group's size divides the numbers
     "week01.ring-reduce-scatter",
     "week01.ring-all-reduce",
     "week01.hierarchical-all-reduce",
@@ -30,7 +30,7 @@ CUT_IN_SLICES = {  # exercises in which it matters whether the ranks of a group 
 
 
 def kinds(check, seed):
-    """What the cases of a seed are, without the numbers in them."""
+    """Describe the cases of a seed without their numbers."""
     return [_kind(check.exercise, case) for case in check.draw(Random(seed))]
 
 
@@ -48,15 +48,15 @@ def test_every_seed_draws_the_same_kinds(check):
 @pytest.mark.parametrize("check", [check for check in CHECKS if check.program == "on_rank"], ids=lambda c: c.exercise)
 def test_a_group_that_is_a_part_of_the_world_is_in_sight(check):
     is_part = any(len(members_of(case)) < case["ranks"] for case in check.public)
-    assert is_part or check.exercise == "week01.hierarchical-all-reduce"  # its groups are always parts
+    assert is_part or check.exercise == "week01.hierarchical-all-reduce"  # its groups are always parts of the world
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", ALONE, ids=lambda check: check.exercise)
 def test_what_is_expected_is_not_zero_by_luck(check):
-    """A tolerance is a share of the largest number: where all are 0 but for rounding, it refuses right answers."""
-    zeros = defaultdict(list)  # of one tensor of one case, under each seed
-    for seed in range(3 if check.trains else 100):  # what is trained is large
+    """A tolerance is relative to the largest number: if all are 0 except for rounding, it refuses right answers."""
+    zeros = defaultdict(list)  # of one tensor of one case, for each seed
+    for seed in range(3 if check.trains else 100):  # trained checks are slow
         rng = Random(seed)
         for place, case in enumerate([*check.public, *check.draw(rng)]):
             for number, tensor in enumerate(floats_in(check.make(case, rng).expected)):
@@ -66,7 +66,7 @@ def test_what_is_expected_is_not_zero_by_luck(check):
 
 
 def floats_in(expected: Any) -> Iterator[Tensor]:
-    """The tensors of floats that have numbers, wherever they are kept."""
+    """Yield the nonempty tensors of floats, wherever they are nested."""
     if isinstance(expected, dict):
         expected = list(expected.values())
     if isinstance(expected, list | tuple):
@@ -101,7 +101,7 @@ def total_of(tensor, *, group):
 
 
 def test_a_rank_may_compute_in_float16(judge):
-    """torch asks once what the processor can do; a rank in a sandbox may not read the files that tell it."""
+    """torch queries the processor's features once; a rank in a sandbox may be unable to read them."""
     check = WEEKS["week00"][0]
     verdict = judge.judge(check, {"preamble": "", "cells": [[check.exercise, HALF, True]]}, 0, check.public[:1])
     assert verdict.is_right, verdict.text

@@ -1,4 +1,4 @@
-"""A code cell that the instructor grades keeps its prints and pictures, made in the sandbox and encoded here."""
+"""A code cell graded by the instructor keeps its prints and pictures, created in the sandbox and encoded here."""
 
 import base64
 import io
@@ -26,7 +26,7 @@ double(21)
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """Ada draws, bob prints markup, cy writes nothing: graded and published; the course's folder."""
+    """Ada draws, bob prints markup, cy writes nothing; graded and published. Yields the course's folder."""
     course = make_tiny_course(tmp_path_factory.mktemp("course"), TINY_SOURCE + TINY_PLOT)
     double = "print('not part of the exhibit')\ndef double(number):\n    return 2 * number"
     hand_in(course, "ada", {"week01-double": double, "week01-plot": PLOT})

@@ -1,4 +1,4 @@
-"""The feedback page, and how values are written in it."""
+"""The feedback page, and how it formats values."""
 
 from html import escape
 from html.parser import HTMLParser
@@ -13,7 +13,7 @@ from autograder.grading.answer_html import answer_html, formula_html
 from autograder.grading.render import Told, told
 from autograder.reading import ingest
 
-# ---- The feedback page loads nothing, whatever a student has written; formulas can be read all the same --------------
+# ---- The feedback page loads nothing, whatever a student wrote; formulas are still readable --------------------------
 
 
 LOADING = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "xlink:href", "manifest"}
@@ -39,7 +39,7 @@ $$\sum_{i=1}^{n} x_i^2$$
 
 
 class Loads(HTMLParser):
-    """Collects what a browser would fetch or run: everything but plain links and pictures that stand in the page."""
+    """Collects what a browser would fetch or run: everything except plain links and embedded pictures."""
 
     def __init__(self, page):
         super().__init__()
@@ -130,7 +130,7 @@ def test_nesting_without_end_is_shown():
     assert "&gt;" in answer_html(">" * 3000) or "<blockquote>" in answer_html(">" * 3000)
 
 
-# ---- A verdict's text falls into what a page shows: sentences, the lines behind them, what helps ---------------------
+# ---- A verdict's text is split into what a page shows: sentences, further lines, hints -------------------------------
 
 
 def test_a_sentence_with_its_hint():

@@ -1,6 +1,6 @@
-"""Right solutions keep their points in whatever style they are written: the grade runs what a kernel runs.
+"""Right solutions keep their points in any style: the grade runs what a kernel would run.
 
-Formulas and values are judged in this process, hundreds of notebooks in a minute; one notebook of each habit has ranks,
+Formulas and values are judged in this process, hundreds of notebooks per minute; one notebook of each habit has ranks,
 in the sandbox.
 """
 
@@ -23,12 +23,12 @@ from tests.autograder.habits import HABITS, book_of
 CHECKS = [check for checks in weeks.WEEKS.values() for check in checks]
 FORMULAS = [check.exercise for check in CHECKS if check.program == "without_ranks"]
 ON_RANKS = [check.exercise for check in CHECKS if check.program == "on_rank" and not check.trains]
-MOST_CASES = 2  # public ones: here the notebook is what varies
-OF_A_HABIT = 3  # formulas of each habit: the next ones in the list, so that all have their turn
+MOST_CASES = 2  # public ones: these tests vary the notebook
+OF_A_HABIT = 3  # formulas per habit, taken in turn so that all are covered
 
 
 class Here:
-    """A zygote that runs a formula in this process, without any protection: for answers that we wrote."""
+    """A zygote that runs a formula in this process, without any isolation: for answers that we wrote."""
 
     is_alive, level = True, 1
 

@@ -1,4 +1,4 @@
-"""Given functions are put back, and a program runs without its words."""
+"""Given functions are restored, and a program does not depend on its comments and docstrings."""
 
 import ast
 import sys
@@ -17,7 +17,7 @@ from autograder.reading import program
 from autograder.reading.answers import answer_of
 from autograder.reading.ingest import Submission
 
-# Where the grader calls a function that the page gives, it calls the page's own copy, not one that a student changed
+# When the grader calls a function given on the page, it calls the page's copy, not a student's changed one
 
 
 CHECKS = {check.exercise: check for checks in weeks.WEEKS.values() for check in checks}
@@ -36,12 +36,12 @@ def given_functions(exercise):
 
 @pytest.fixture(scope="module")
 def called():
-    """Every exercise and given function that is called for it."""
+    """Every exercise with each given function that is called for it."""
     return [(exercise, name) for exercise in CHECKS for name in given_functions(exercise)]
 
 
 def handed_in(exercise, source):
-    """The page's solutions, with this text in the exercise's own cell."""
+    """The page's solutions, with this text in the exercise's cell."""
     week = notebooks.find_week(exercise.partition(".")[0])
     solved = {cell.id: cell.source for cell in notebooks.read_source(week).cells}
     marked = [cell for cell in notebooks.release(week).cells if cell.metadata.get("nbgrader", {}).get("solution")]
@@ -122,7 +122,7 @@ def test_a_given_function_that_sees_everything_earns_nothing(judge):
     assert verdict.points == 0 and "I have no rule" in verdict.text
 
 
-# ---- What decides a program's points is its code: rows that took hours stay when its words are made better -----------
+# ---- A program's hash ignores prose, so rows that took hours stay valid when comments and docstrings change ----------
 
 
 ROOT = Path(__file__).parents[2]
@@ -176,7 +176,7 @@ def test_no_code_of_the_grader_is_lost():
 
 
 def _bare(source):
-    """The tree without docstrings; a class whose docstring is its body passes instead."""
+    """Return the tree without docstrings; a class with only a docstring gets `pass`."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:

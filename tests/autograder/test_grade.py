@@ -1,4 +1,4 @@
-"""The grade command, and many that publish at one time."""
+"""The grade command, and several processes that publish at the same time."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ from autograder.grading import grade, nbgrader_bridge, people, publishing, table
 from autograder.grading.roster import Student
 from autograder.sandboxes import zygote
 
-# ---- A class is graded: right points for each, one file a student, the same points at a regrade, nobody lost ---------
+# ---- A class is graded: right points for all, one file per student, the same points in a regrade, nobody lost --------
 
 
 WEEK = demo.WEEK
@@ -97,7 +97,7 @@ def test_week_and_folder_that_do_not_exist(tmp_path):
     ],
 )
 def test_the_command_answers_bad_input_with_a_sentence(arguments, words, monkeypatch):
-    monkeypatch.setattr(zygote, "level", lambda: 3)  # else it would say that this machine cannot grade
+    monkeypatch.setattr(zygote, "level", lambda: 3)  # or it would report that this machine cannot grade
     answer = CliRunner().invoke(app, arguments)
     assert answer.exit_code == 2
     assert words in answer.output and "Traceback" not in answer.output
@@ -105,7 +105,7 @@ def test_the_command_answers_bad_input_with_a_sentence(arguments, words, monkeyp
 
 def test_a_verdict_from_a_machine_without_isolation_is_not_published(verdicts, submitted, monkeypatch, tmp_path):
     _, results = verdicts
-    monkeypatch.setattr(zygote, "level", lambda: 3)  # here; where it was judged it is lower
+    monkeypatch.setattr(zygote, "level", lambda: 3)  # here; the submission was judged at a lower level
     monkeypatch.setattr(grade, "grade", lambda *_, then, **__: then([results["right"] | {"level": 1}]))
     monkeypatch.setattr("autograder.grading.publishing.enter", lambda *_: None)
     monkeypatch.setattr(tables, "write_class", lambda *_: None)
@@ -118,7 +118,7 @@ def test_course_is_what_the_sources_build():
     assert [week for week in notebooks.weeks() if notebooks.is_stale(week)] == []
 
 
-# ---- A class that shares one gradebook and one template gets what each student alone would get -----------------------
+# ---- A class that shares one gradebook and one template gets the same results as single students ---------------------
 
 
 ANSWERS = {

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the gradebook is one sentence, before anybody is judged."""
+"""Any problem with the gradebook is reported in one sentence, before anyone is judged."""
 
 import os
 import sqlite3
@@ -25,7 +25,7 @@ assert more(1) == 2
 
 @pytest.fixture
 def course(tmp_path, monkeypatch) -> Path:
-    """A published course of one student, in which judging is an error."""
+    """A published course of one student, in which judging raises an error."""
     root = make_tiny_course(tmp_path)
     hand_in(root, "ada", {"week01-double": "return 2"})
     write_verdict(root, "ada", {"week01.double": {"points": 3.0, "max": 3.0, "text": "Correct.", "fault": False}})
@@ -42,7 +42,7 @@ def file_of(course: Path) -> Path:
 
 
 def grade_again(course: Path) -> str:
-    """The sentence with which grading is refused."""
+    """Return the sentence with which grading is refused."""
     with pytest.raises(ValueError) as refused:
         desk.grade_week(TINY_WEEK, desk.Wishes(course / "autograder" / "submitted"))
     said = str(refused.value)
@@ -115,7 +115,7 @@ def test_a_lock_that_comes_while_publishing_ends_the_batch_with_a_sentence(cours
     write_verdict(course, "ada", {"week01.double": {"points": 1.0, "max": 3.0, "text": "Half.", "fault": False}})
     with sqlite3.connect(file_of(course)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(ValueError, match=r"not published as a whole: .* locked"):
+        with pytest.raises(ValueError, match=r"only partly published: .* locked"):
             publishing.publish_entered(TINY_WEEK, ["ada"], course)
         other.rollback()
     (one,) = publishing.publish_entered(TINY_WEEK, ["ada"], course)

@@ -1,4 +1,4 @@
-"""A week that is hidden is not laid out or listed; shown again it comes, and nothing of a learner's is lost."""
+"""A hidden week is not copied to students or listed; once shown, it appears, and no learner's work is lost."""
 
 import shutil
 

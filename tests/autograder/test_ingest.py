@@ -1,4 +1,4 @@
-"""Submissions are data: whatever a student hands in becomes cells and sentences, never an exception."""
+"""Submissions are data: anything a student submits becomes cells and sentences, never an exception."""
 
 import json
 import os
@@ -234,7 +234,7 @@ json_values = st.recursive(
     max_leaves=5,
 )
 keys = st.sampled_from(["cell_type", "source", "metadata", "outputs", "id"])
-anything = st.text(st.characters(codec=None), max_size=8)  # halves of characters too
+anything = st.text(st.characters(codec=None), max_size=8)  # lone surrogates too
 grade_ids = st.fixed_dictionaries({"grade_id": st.sampled_from(["week01-double", "week01-double-check"]) | anything})
 odd_cells = st.fixed_dictionaries(
     {"cell_type": st.sampled_from(["code", "markdown", "raw"]) | json_values, "source": anything | json_values},
@@ -259,7 +259,7 @@ def test_what_was_read_makes_a_notebook_again(course, content):
 
 @pytest.fixture
 def read_once(course):
-    """Thousands of submissions are compared with one copy of our notebook."""
+    """Compare thousands of submissions with a single copy of our notebook."""
     ours = ingest.notebooks.release(TINY_WEEK, course)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ingest.notebooks, "release", lambda *_: ours)
@@ -278,7 +278,7 @@ def test_no_json_makes_the_reader_fail(course, content):
         assert str(reason).isprintable()
         return
     submission = ingest.take_cells(cells, "ada", TINY_WEEK, course)
-    json.dumps([submission.cells, submission.notes], ensure_ascii=False).encode()  # it can be written to a file
+    json.dumps([submission.cells, submission.notes], ensure_ascii=False).encode()  # must be writable to a file
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The judge gives points for what was done on every rank, and a sentence for what was not."""
+"""The judge gives points for the work of every rank, and a sentence for every failure."""
 
 from dataclasses import replace
 

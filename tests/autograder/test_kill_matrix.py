@@ -1,6 +1,6 @@
-"""Every known wrong answer dies and every honest variant lives; the visible check catches nearly all of the wrong ones.
+"""Every known wrong answer fails and every honest variant passes; the visible check catches nearly all wrong ones.
 
-The fixed set judges one wrong answer of each exercise, and an honest one of every third; WHOLE=1 judges all, like
+The fixed set judges one wrong answer per exercise, and an honest one of every third; WHOLE=1 judges all, like
 `make kill-matrix`.
 """
 
@@ -13,10 +13,10 @@ from autograder.weeks import WEEKS
 from tests.whole import WHOLE
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
-LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # side by side, nobody waits for them in the end
-SHARE_RIGHT = 1 / 3  # of the exercises: an honest answer too; the page's solutions are judged in test_own_solutions
-FEW_WRONG = 1  # of each exercise in the fixed set
-QUICK = [check for check in LONGEST_FIRST if check.timeout < 20]  # seconds that an answer may take
+LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # in parallel, so that long ones start early
+SHARE_RIGHT = 1 / 3  # fraction of exercises with an honest answer; test_own_solutions judges the page's solutions
+FEW_WRONG = 1  # per exercise in the fixed set
+QUICK = [check for check in LONGEST_FIRST if check.timeout < 20]  # limit in seconds per answer
 FAST = sample.some(sample.fixed("fast"), QUICK, 12)  # FAST=1 judges one wrong answer of each
 
 
@@ -32,7 +32,7 @@ def with_marks(check):
 
 
 def chosen(check, fast):
-    """The answers to judge: all under WHOLE=1, else a few, the same on every commit."""
+    """The answers to judge: all with WHOLE=1, otherwise a few, the same on every commit."""
     answers, numbers = answers_of(check.exercise), sample.fixed(check.exercise)
     if WHOLE:
         return answers
@@ -54,14 +54,14 @@ def test_all_end_as_they_must(check, judge, pytestconfig):
     bad = [f"{row.name}: {'lived' if row.lived else 'died'}: {row.text}" for row in rows if not row.ended_as_expected]
     assert not bad, "\n".join(bad)
     unexplained = [row.name for row in rows if row.is_unexplained]
-    assert not unexplained, f"these pass the visible check; say why, `Not in sight: …`: {unexplained}"
+    assert not unexplained, f"these pass the visible check; add a reason, `Not in sight: …`: {unexplained}"
 
 
 def test_nine_of_ten_wrong_answers_die_in_sight():
-    """Each that does not is explained, see above: at most one of ten has an explanation."""
+    """Each exception is explained, see above: at most one wrong answer in ten has an explanation."""
     wrong = [one for check in CHECKS for one in answers_of(check.exercise) if not one.is_right]
     explained = [one for one in wrong if one.reason]
-    assert explained, "or is the reason now written in another way?"
+    assert explained, "no reasons found: has their format changed?"
     assert len(explained) <= (1 - IN_SIGHT) * len(wrong)
 
 

@@ -21,7 +21,7 @@ check("week01.total", total)
 
 @pytest.fixture
 def answers(tmp_path):
-    """Adds cells to the known answers of week01.total, of which one right answer is known, and returns all by name."""
+    """Add cells to the known answers of week01.total, which include one right answer, and return all by name."""
     week = tmp_path / "solutions" / "week01_sums"
     (week / "known").mkdir(parents=True)
     (week / "week01_sums.py").write_text(PAGE)
@@ -94,7 +94,7 @@ def test_a_cell_that_does_not_fit_is_refused(answers, marks, body, words):
     [
         ("# %% right_sum", r"\[right_sum\] is the name of two cells"),
         ("# %%", "a cell has no name"),
-        ("# %% two words", "cannot read `# %% two words`"),
+        ("# %% two words", "cannot parse `# %% two words`"),
     ],
 )
 def test_a_cell_has_a_name_which_is_taken_once(answers, cell, words):

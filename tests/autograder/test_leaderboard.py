@@ -1,4 +1,4 @@
-"""The board: timed in turns with the reference, read back as written, merged by the ratio, free of markup."""
+"""The board: timed alternately with the reference, round-tripped through files, merged by ratio, free of markup."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ ENTRY = Entry("ada", {"tp": 2}, 1500.0, 1000.0, 800_000, 2.9, "x86_64", "2026-11
 
 
 def racer(*seconds):
-    """A race whose recipe gets slower or faster from run to run; the reference takes a second each time."""
+    """A race whose recipe takes these seconds in successive runs; the reference always takes one second."""
     times, asked = iter(seconds), []
 
     def race(recipe):
@@ -61,7 +61,7 @@ def test_the_command_merges_files_into_one_page(tmp_path):
     board.write([ENTRY], tmp_path / "one.jsonl")
     page = tmp_path / "board.html"
     result = CliRunner().invoke(app, ["leaderboard", "merge", str(tmp_path / "one.jsonl"), "--out", str(page)])
-    assert result.exit_code == 0 and "1 places" in result.output
+    assert result.exit_code == 0 and "1 entries" in result.output
     assert "ada" in page.read_text() and "1.50×" in page.read_text()
     result = CliRunner().invoke(app, ["leaderboard", "merge", str(tmp_path / "none.jsonl")])
     assert result.exit_code == 2

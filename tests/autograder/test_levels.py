@@ -1,4 +1,4 @@
-"""Which level of isolation a machine offers, what doctor says about it, and how a job gets in."""
+"""Which level of isolation a machine offers, what doctor says about it, and how jobs use it."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ from autograder.grading import reports
 from autograder.sandboxes import bubblewrap, containers, zygote
 from tests import levels
 
-# Where a level does not start: the reason reaches whoever grades, and a test fails instead of being skipped
+# When a level does not start, graders see the reason, and a test fails instead of being skipped
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_probe_that_does_not_run_is_a_reason(monkeypatch, wrong):
     assert bubblewrap.problem.__wrapped__() == str(wrong)
 
 
-# ---- What `shardlab doctor` says about the sandbox: the level, and what would raise it -------------------------------
+# ---- What `shardlab doctor` says about the sandbox: the level, and how to raise it -----------------------------------
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_the_level_and_its_remedy(monkeypatch, level, platform, bubblewrap, stat
     assert advice in finding.advice and bool(finding.advice) == bool(advice)
 
 
-# ---- A page is entered through few imports, is read in one sitting, and has small cases worked by hand ---------------
+# ---- A page starts with few imports, can be read in one sitting, and has small cases worked by hand ------------------
 
 
 MOST_IMPORTS = 5
 MOST_WORDS = 3500
 EVERY = notebooks.weeks()
-ENTERED = [week for week in EVERY if week < "week05"]  # later pages show other libraries where they are compared
+ENTERED = [week for week in EVERY if week < "week05"]  # later pages import other libraries for comparison
 
 
 @pytest.mark.parametrize("week", ENTERED)
@@ -118,7 +118,7 @@ def test_a_page_needs_five_imports_at_most(week):
     code = [cell.source for cell in notebooks.read_source(week).cells if cell.cell_type == "code"]
     trees = [ast.parse("\n".join(line for line in one.splitlines() if not line.startswith("!"))) for one in code]
     found = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    found = [node for node in found if not ast.unparse(node).startswith("from mine")]  # what the reader wrote
+    found = [node for node in found if not ast.unparse(node).startswith("from mine")]  # code that the reader wrote
     assert len(found) <= MOST_IMPORTS, [ast.unparse(node) for node in found]
 
 

@@ -1,4 +1,4 @@
-"""Masks of one stream are found at other places; masks of separate streams never are."""
+"""Masks of the same stream are detected at other positions; masks of separate streams never are."""
 
 import pytest
 import torch

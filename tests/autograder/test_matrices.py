@@ -1,4 +1,4 @@
-"""The matrices find what they are for, go on where they stopped, and a sample of each holds on this commit."""
+"""The matrices find the faults they target, resume where they stopped, and a sample of each holds on this commit."""
 
 import json
 from dataclasses import replace
@@ -14,13 +14,13 @@ from autograder.matrices.reports import print_forged, print_stability, write_for
 from autograder.weeks import WEEKS
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
-LONGEST = 15.0  # seconds of a job in a sample
+LONGEST = 15.0  # limit in seconds per job of a sample
 
 # ---- forged ----------------------------------------------------------------------------------------------------------
 
 
 def behind(check, *names):
-    """Rows of the toy check's wrong answers behind some forgeries."""
+    """Rows of the toy check's wrong answers combined with some forgeries."""
     wrong = [name for name in ONE_MESSAGE_ANSWERS if not name.startswith("right_")]
     return [
         forged.Forged(check, answer, ONE_MESSAGE_ANSWERS[answer], name, forged.forgeries()[name])
@@ -53,7 +53,7 @@ def test_a_row_that_is_kept_is_not_judged_again(tmp_path, monkeypatch):
 def test_there_are_forgeries_of_every_kind():
     found = forged.forgeries()
     assert len(found) >= 8
-    assert all(source.startswith('"""') for source in found.values()), "each tells its story"
+    assert all(source.startswith('"""') for source in found.values()), "each has a docstring"
 
 
 @pytest.mark.isolated
@@ -61,7 +61,7 @@ def test_there_are_forgeries_of_every_kind():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in forged.forgeries() if name != "not_numbers"])
 def test_a_forgery_leaves_what_is_right_alone(judge, name):
-    """Else it would earn nothing because it breaks its answer, not because its lie is seen through."""
+    """Otherwise it would earn nothing because it breaks its answer, not because its lie is detected."""
     values_alone = replace(TRUSTING, judge=lambda *_: None)
     right = ONE_MESSAGE_ANSWERS["right_once"]
     claims = forged.honest(values_alone, right, judge)
@@ -73,7 +73,7 @@ def test_a_forgery_leaves_what_is_right_alone(judge, name):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_lie_earns_a_point_in_the_fixed_sample():
-    quick = [replace(check, timeout=min(check.timeout, LONGEST)) for check in CHECKS]  # some lies end in a hang
+    quick = [replace(check, timeout=min(check.timeout, LONGEST)) for check in CHECKS]  # some lies hang
     rows = forged.some(sample.fixed("forged"), forged.everything(quick), 3, 2, 3)
     rights = {row.check.exercise: known.right_of(row.check.exercise).source for row in rows}
     assert [row for row in forged.judged(rows, rights) if forged.is_undeserved(row)] == []
@@ -143,7 +143,7 @@ def row_of(judge, name, reason=""):
     [
         ("square", "", False, True),
         ("square", "its only visible case is two.", False, False),
-        ("ends_at_odd", "", False, True),  # the job that all cases share is lost: the visible check alone is asked
+        ("ends_at_odd", "", False, True),  # the job shared by all cases is lost, so only the visible check is run
         ("ends", "", True, False),
     ],
 )

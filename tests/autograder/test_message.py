@@ -1,4 +1,4 @@
-"""Messages across the trust boundary are checked field by field on arrival."""
+"""Messages across the trust boundary are validated field by field on arrival."""
 
 from dataclasses import asdict, fields
 

@@ -1,4 +1,4 @@
-"""Names that strangers chose: one rule for folders, one for tables, one for what is shown."""
+"""Names chosen by untrusted users: one rule for folders, one for tables, one for display."""
 
 import csv
 import io

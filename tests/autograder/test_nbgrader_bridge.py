@@ -26,7 +26,7 @@ TRAP = "def double(number):\n    return 2 * number\n\nopen('{mark}', 'w').close(
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """A class of five, graded and published once: by name, what became of each; and the course's folder."""
+    """A class of five, graded and published once: the result by name, and the course's folder."""
     course = make_tiny_course(tmp_path_factory.mktemp("course"))
     mark = course / "was_executed"
     answers = course / "solutions" / TINY_WEEK / "known" / "double.py"
@@ -84,7 +84,7 @@ def test_the_page_starts_with_the_table(published):
     in_order = ["<h1>Week 1</h1>", "<table>", ">double</a>", said, "Less than twice."]
     assert sorted(in_order, key=body.index) == in_order
     assert "3.5 of" in body and "7 points" in body
-    assert "0.5 / 2" in body and "waits for the instructor" in body and "partly right" in body
+    assert "0.5 / 2" in body and "waiting for the instructor" in body and "partly right" in body
     assert "assert double(2) == 4" not in body  # checks are in the notebook
 
 
@@ -99,7 +99,7 @@ def test_a_broken_or_missing_submission_does_not_stop_the_others(published):
     results, _ = published
     assert "could not be read: it is not a notebook" in results["cy"].page.read_text()
     assert results["nobody"].page is None and "Not submitted" in results["nobody"].problem
-    assert "no verdict for this exercise" in results["bob"].page.read_text()
+    assert "this exercise has no verdict" in results["bob"].page.read_text()
 
 
 def test_the_instructors_score_appears_on_the_page(published):
@@ -111,7 +111,7 @@ def test_the_instructors_score_appears_on_the_page(published):
         gradebook.db.commit()
     (again,) = publishing.publish("week01", ["ada"], course)
     page = again.page.read_text()
-    assert "1.5 / 2" in page and "Say why." in page and "waits for the instructor" not in page
+    assert "1.5 / 2" in page and "Say why." in page and "waiting for the instructor" not in page
 
 
 def test_the_formgraders_button_also_restores_our_cells(published, monkeypatch):
@@ -144,7 +144,7 @@ def test_a_student_fetches_feedback_through_the_exchange(tmp_path):
         places = [f"--Exchange.root={tmp_path / 'exchange'}", f"--Exchange.cache={tmp_path / 'cache'}"]
         ours = ["--CourseDirectory.course_id=sys602", "--Exchange.path_includes_course=False"]
         command = [sys.executable, "-m", "nbgrader", *typed, TINY_WEEK, *places, *ours]
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader calls alembic
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader runs alembic
         environment, told = os.environ | {"PATH": path}, {"capture_output": True, "text": True}
         done = subprocess.run(command, cwd=where, env=environment, check=False, timeout=120, **told)
         assert done.returncode == 0, done.stderr
@@ -181,7 +181,7 @@ def test_a_due_date_reaches_the_gradebook_and_stays(tmp_path):
     late = hand_in(course, "ada", {"week01-double": "pass"})
     (late.parent / "timestamp.txt").write_text("2026-11-20 16:00:05 UTC")
     due = datetime(2026, 11, 21, tzinfo=timezone(timedelta(hours=8)))
-    for again in (due, None):  # a later run that names no date
+    for again in (due, None):  # a later run without a date
         (result,) = publishing.publish("week01", ["ada"], course, due=again)
         assert result.page is not None
         with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:

@@ -1,4 +1,4 @@
-"""A rank runs the statements that the answer needs and those that can change it, and no demonstration."""
+"""A rank runs the statements that the answer needs or that can change it, and no demonstrations."""
 
 import ast
 import sys
@@ -16,7 +16,7 @@ from tests.autograder.habits import TABLES
 
 @pytest.fixture(autouse=True)
 def own_main(monkeypatch):
-    """Cells run in a module called `__main__`: here and now, in this process."""
+    """Run cells as a module called `__main__`, in this process."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 

@@ -1,4 +1,4 @@
-"""Notebooks that are built, and the bundle of a release."""
+"""Building notebooks, and the bundle of a release."""
 
 import os
 import subprocess
@@ -88,7 +88,7 @@ def test_an_edited_source_makes_the_notebook_stale(course):
 def test_someones_answers_are_overwritten_only_by_force(course):
     path = notebooks.build("week01", course)
     path.write_text(path.read_text().replace("# Your code here.", "return number * 2"))
-    with pytest.raises(ValueError, match="holds answers in week01-double, week01-triple"):
+    with pytest.raises(ValueError, match="contains answers in week01-double, week01-triple"):
         notebooks.build("week01", course)
     notebooks.build("week01", course, force=True)
     assert not notebooks.is_stale("week01", course)
@@ -105,7 +105,7 @@ def test_someones_answers_are_overwritten_only_by_force(course):
         (
             "# %% [markdown]\n# # Week 1",
             "# %% [markdown] A first sentence\n# # Week 1",
-            "no reader would see 'A first sent",
+            "no reader sees 'A first sent",
         ),
     ],
 )
@@ -142,7 +142,7 @@ def solution_lines(source):
     return [line.strip() for line in inside.splitlines()[1:-1] if line.strip()]
 
 
-# ---- What students get, the course without solutions/: its checks work, and it grades a notebook of its own ----------
+# ---- The students' copy, without solutions/: its checks work, and it grades a notebook built from it -----------------
 
 
 CHECKED = """
@@ -159,7 +159,7 @@ assert known.answers_of("week01.naive-bill") == []
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """The course as a student has it."""
+    """The course as students get it."""
     return copy_course(tmp_path_factory.mktemp("bundle"), ("autograder", "course", "nbgrader_config.py"))
 
 

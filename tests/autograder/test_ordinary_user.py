@@ -1,6 +1,6 @@
-"""The whole grading run, from submissions to gradebook and feedback pages, by a user who is not root.
+"""The whole grading run, from submissions to gradebook and feedback pages, as a user who is not root.
 
-As root the test becomes such a user: it copies the course into a folder that this user owns and drops every privilege.
+If run as root, the test becomes such a user: it copies the course to a folder that the user owns and drops privileges.
 """
 
 import csv
@@ -29,13 +29,13 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def course() -> Iterator[Path]:
-    """A course that the user owns, with an honest and a cheating submission; pytest's own folders are root's alone."""
+    """A course owned by the user, with an honest and a cheating submission; pytest's own folders belong to root."""
     with tempfile.TemporaryDirectory(prefix="sys602-ordinary-", ignore_cleanup_errors=True) as folder:
         yield lay_out(Path(folder))
 
 
 def lay_out(root: Path) -> Path:
-    """Copy the course to a folder, hand in, and give all of it to the user."""
+    """Copy the course to a folder, add submissions, and give everything to the user."""
     copy_course(root, PARTS)
     submitted = root / "autograder" / "submitted"
     demo.write_submission(submitted, "honest", {})
@@ -48,7 +48,7 @@ def lay_out(root: Path) -> Path:
 
 
 def run(course: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of the course's own copy as the user."""
+    """Run a program of the course's copy as the user."""
     environment = {
         "HOME": str(course / "home"),
         "PATH": os.environ["PATH"],
@@ -61,7 +61,7 @@ def run(course: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def level(course: Path) -> int:
-    """Level 3 of isolation, for the user; skipped where nobody can become another user."""
+    """Level 3 of isolation, for the user; skipped if the test cannot become another user."""
     answer = run(
         course, "-c", "import os, autograder.sandboxes.zygote as s; print(os.getuid(), s.level(), s.why_not(3))"
     )

@@ -1,4 +1,4 @@
-"""An answer leaves its page for `mine/` with exactly what it needs, or a sentence says why it cannot."""
+"""An answer is copied from its page to `mine/` with exactly what it needs, or a sentence says why it cannot be."""
 
 import json
 import subprocess
@@ -91,7 +91,7 @@ def average_gradients(gradients, *, group):
 
 @pytest.fixture
 def of_week_1(monkeypatch):
-    """The course's ring as all that `mine` has."""
+    """The course's ring as the only code in `mine`."""
     ring = """import torch
 import torch.distributed as dist
 
@@ -140,7 +140,7 @@ def test_outside_of_a_learners_folder_nothing_is_kept(tmp_path, monkeypatch):
 
 
 def handed_in(**modules):
-    """A page's cells as they are read, the last with this text of `mine/`."""
+    """A page's cells as they are read; the last has this text of `mine/`."""
     return [{"packed": ""}, {"packed": json.dumps(modules)}]
 
 
@@ -192,7 +192,7 @@ def test_before_the_week_that_assembles_it_a_mine_plays_no_part(of_week_1):
 
 
 def test_a_name_that_begins_with_the_week_is_enough():
-    """As `exhibits` has it: the cell of a page, not an exercise."""
+    """As `exhibits` uses it: the cell of a page, not an exercise."""
     assert "mean_slice" in stand_ins.before("week04 given 4")["zero"]
     assert "fsdp" not in stand_ins.before("week04 given 4")
 

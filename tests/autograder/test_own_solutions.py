@@ -1,7 +1,8 @@
-"""The course's own solutions, handed in as students do, get every automatic point."""
+"""The course's own solutions, submitted as students do, get every automatic point."""
 
 import pytest
 from nbformat import NotebookNode
+from shardlab.own.pieces import pieces
 
 from autograder import cli, weeks
 from autograder.authoring import notebooks
@@ -9,9 +10,10 @@ from autograder.authoring.course import ROOT
 from autograder.grading import grade
 from autograder.judging.self_check import close
 from autograder.matrices import own_solutions
+from autograder.reading import stand_ins
 from tests.autograder.tiny_course import make_tiny_course
 
-SEED = 602  # fixed: a failure belongs to the commit that shows it; other seeds are judged by `make own-solutions`
+SEED = 602  # fixed, so that a failure is caused by the commit; `make own-solutions` judges other seeds
 
 
 @pytest.mark.every_case
@@ -24,6 +26,22 @@ def test_a_week_gets_every_automatic_point(week, judge, tmp_path):
     row = own_solutions.row_of(judge, week, SEED, tmp_path)
     assert row.lost == []
     assert (row.week, row.points) == (week, sum(check.points for check in weeks.of_week(week)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.isolated
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_trainer_handed_in_costs_no_points_whether_right_or_wrong(is_right, judge, tmp_path):
+    """Wrong: every function of every earlier week fails. Without one, the course's is used: the test above."""
+    week, mine = "week15_capstone_build", stand_ins.sources_of(stand_ins.from_solutions())
+    broken = {piece.module: "" for piece in pieces() if piece.week != "week15"}
+    for piece in pieces():
+        for name in piece.names if piece.module in broken else ():
+            broken[piece.module] += f"def {name}(*args, **kwargs):\n    raise RuntimeError('broken')\n\n\n"
+    own_solutions.hand_in(week, tmp_path, mine=mine if is_right else mine | broken)
+    row = own_solutions.row_of(judge, week, SEED, tmp_path)
+    assert (row.lost, row.points) == ([], sum(check.points for check in weeks.of_week(week)))
 
 
 @pytest.mark.isolated
@@ -54,7 +72,7 @@ def test_the_solution_stands_in_the_released_notebook(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_documented_command_gives_a_week_with_given_helpers_its_points(tmp_path, monkeypatch):
-    """`autograder grade`, its own verdict files included, in a course of its own."""
+    """`autograder grade`, including its verdict files, in a separate course."""
     root = make_tiny_course(tmp_path)
     (root / "solutions" / "week04_fsdp").symlink_to(ROOT / "solutions" / "week04_fsdp")
     own_solutions.hand_in("week04_fsdp", root / "autograder" / "submitted")
@@ -64,7 +82,7 @@ def test_the_documented_command_gives_a_week_with_given_helpers_its_points(tmp_p
 
 
 def run_the_page(week: str, until: str) -> dict:
-    """The names of a notebook after its cells down to an exercise, without demonstrations that start ranks."""
+    """Run a notebook's cells up to an exercise, except demonstrations that start ranks; return its names."""
     space: dict = {"__name__": "__main__"}
     for cell in notebooks.read_source(week).cells:
         if cell.cell_type == "code" and not _starts_ranks(cell):

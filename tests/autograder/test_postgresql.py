@@ -1,4 +1,4 @@
-"""The gradebook in PostgreSQL, by URL: a server of our own, reached through a socket in a private folder."""
+"""The gradebook in PostgreSQL, by URL: a separate server, reached through a socket in a private folder."""
 
 import getpass
 import os
@@ -32,7 +32,7 @@ def url():
     pytest.importorskip("psycopg", reason="the driver is missing: pip install psycopg[binary]")
     as_user = {"user": USER} if os.getuid() == 0 else {}
     programs = PROGRAMS[-1].parent
-    folder = Path(tempfile.mkdtemp(prefix="sys602-"))  # not pytest's: its folders are closed to other users
+    folder = Path(tempfile.mkdtemp(prefix="sys602-"))  # other users cannot open pytest's folders
     shutil.chown(folder, USER)
 
     def run(program: str, *options: object) -> None:

@@ -1,4 +1,4 @@
-"""Checks in a learner's folder are recorded, with what was sent; never while a page is graded or validated."""
+"""Checks in a learner's folder are recorded, with traffic; never while a page is graded or validated."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ EXERCISE = "week00.first-all-reduce"
 
 
 def test_what_a_rank_reports_costs_no_check():
-    """Noting fails on a report without ranks' numbers; the check's own sentence stands."""
+    """Recording fails on a report without the ranks' numbers; the check's own sentence is still shown."""
     found = []
     noted = noting(replace(weeks.find(EXERCISE), judge=lambda *_: "the check's own sentence"), found)
     odd = Reply([{"events": [["send", None, None, "many", "bytes"]]}], None, 0, "")
@@ -37,7 +37,7 @@ def test_what_a_rank_reports_costs_no_check():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The real course laid out, and the tests within it."""
+    """The real course in a learner's folder, with the test inside it."""
     found, _ = begin(tmp_path / "work", ROOT / "course")
     monkeypatch.chdir(found.path / WEEK)
     return found
@@ -99,7 +99,7 @@ def test_nothing_is_recorded_outside_of_a_folder(folder, monkeypatch, tmp_path):
 
 
 def hand_in(folder, submitted, week=WEEK, cell=""):
-    """A learner's page as a submission, with a cell of their own on top."""
+    """Submit a learner's page, with an extra cell at the top."""
     notebook = nbformat.read(folder.notebook(week), 4)
     if cell:
         notebook.cells.insert(1, nbformat.v4.new_code_cell(cell))
@@ -136,7 +136,7 @@ def test_nothing_is_recorded_while_the_grader_grades(folder, tmp_path, judge):
 
 
 def test_nothing_is_recorded_while_nbgrader_validates(folder):
-    """nbgrader runs the page in a kernel, as its button does; only the study's own line is in it."""
+    """nbgrader runs the page in a kernel, as its button does; only the study's own line is recorded."""
     source = f'from shardlab import study\nassert study.note("check", exercise="{EXERCISE}") == ""'
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     path = folder.notebook(WEEK).with_name("line.ipynb")
@@ -144,7 +144,7 @@ def test_nothing_is_recorded_while_nbgrader_validates(folder):
     result = Validator().validate(str(path))
     assert "failed" not in result and rows(folder) == []
     subprocess.run([sys.executable, "-c", source], cwd=path.parent, check=True)
-    assert len(rows(folder)) == 1, "the same line records when nobody validates"
+    assert len(rows(folder)) == 1, "the same line is recorded when it is not validated"
 
 
 def test_the_hints_of_the_course_are_those_of_the_checks():
@@ -166,7 +166,7 @@ def test_the_solutions_bytes_are_measured_as_the_learners():
 
 
 def another_page(cells, rng, number):
-    """A newer page of a real week: given text in other words, new and gone, exercises as they are."""
+    """Make a newer version of a real page: reworded text, added and removed cells, the same exercises."""
     plain = [place for place, cell in enumerate(cells) if not page.marks(cell) and cell.cell_type == "markdown"]
     for place in rng.sample(plain, 3):
         cells[place].source += f"\n\nIn other words ({number})."

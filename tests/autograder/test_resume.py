@@ -1,4 +1,4 @@
-"""A grading run that is killed is taken up again: nothing is judged twice, nothing is lost, the inputs are the same."""
+"""A killed grading run is resumed: nothing is judged twice, nothing is lost, and the inputs are the same."""
 
 import json
 import os
@@ -22,7 +22,7 @@ WEEK = demo.WEEK
 
 @pytest.fixture
 def course(tmp_path):
-    """A course root of its own with three submissions."""
+    """A separate course root with three submissions."""
     for name in ("nbgrader_config.py", "solutions"):
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tmp_path / name)
     for student in ("a", "b", "c"):
@@ -50,7 +50,7 @@ def test_a_killed_run_goes_on_where_it_ended(course):
     judged = []
     results = grade.grade(WEEK, course / "submitted", root=course, done=lambda one: judged.append(one["student"]))
     assert sorted(judged) == ["a", "b", "c"]
-    assert results[0] == before  # not judged again: even the time is the same
+    assert results[0] == before  # not judged again: even the timestamp is the same
     assert {one["seed"] for one in results} == {before["seed"]}
     assert all(sum(e["points"] for e in one["exercises"].values()) == demo.POINTS for one in results)
     assert not list(course.glob("autograder/verdicts/.run-*"))
@@ -72,7 +72,7 @@ def full_points(dossier, judge, seed):
 
 
 class Killed(BaseException):
-    """Stands for kill -9: nothing that catches exceptions sees it, and no line after it runs."""
+    """Simulates kill -9: no exception handler catches it, and no further line runs."""
 
 
 STAGES = {
@@ -89,7 +89,7 @@ STAGES = {
 
 @pytest.fixture
 def quick(course, monkeypatch):
-    """The course with a judge that gives full points at once; returns the students that it has judged."""
+    """The course with a judge that gives full points at once; yields the list of students judged."""
     judged = []
 
     def counted(rest, seed, **_):

@@ -1,4 +1,4 @@
-"""Schedules that come from a student: read safely, refused with a sentence, held against a reference."""
+"""Schedules from students are read safely, refused with a sentence, and compared with a reference."""
 
 import re
 from random import Random
@@ -70,7 +70,7 @@ def test_what_cannot_run_is_named_by_rank_slot_and_missing_input():
 
 
 def spoilt(whole: list[list[str]]):
-    """Every schedule with one slot left out, one there twice, or two neighbours exchanged, that cannot run."""
+    """Yield invalid schedules: one slot missing, one slot duplicated, or two neighboring slots swapped."""
     for rank, slots in enumerate(whole):
         for place in range(len(slots)):
             ways = (

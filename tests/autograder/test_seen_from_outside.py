@@ -1,4 +1,4 @@
-"""What the supervisor sees for itself, whatever a rank says: inputs, where a backward is, and calls."""
+"""The supervisor observes inputs, the position of a backward, and calls itself, whatever a rank claims."""
 
 import pytest
 
@@ -47,9 +47,9 @@ def judged(judge, check, source, cases=None):
         (IN_PLACE, "changes the tensors it was given"),
         (ITSELF, "returns a view of its input"),
         (NOTHING_SHARED + IN_PLACE, "changes the tensors it was given"),
-        (NOTHING_SHARED + ITSELF, "wrong"),  # its numbers are spoilt with the input
+        (NOTHING_SHARED + ITSELF, "wrong"),  # its numbers change with the input
         (NEVER_RETURNS + IN_PLACE, "exited before its inputs could be compared"),
-        (RETURNED_BEFORE + IN_PLACE, "was killed by SIGSEGV"),  # nobody can write to its inputs any more
+        (RETURNED_BEFORE + IN_PLACE, "was killed by SIGSEGV"),  # its inputs are read-only by then
         (forged.cell({}, UNDONE, IN_PLACE), "was killed by SIGSEGV"),
         (A_SECOND_MAPPING + IN_PLACE, "exited before its inputs could be compared"),
     ],
@@ -65,8 +65,8 @@ def test_inputs_are_seen_from_outside(judge, source, sentence):
 @pytest.mark.parametrize(
     ("forgery", "sentence"),
     [
-        ("marks_left_out", "exchanges messages of one byte"),  # none of those that hold ranks back
-        ("replayed_marks", "of the gradient of 0.weight are wrong"),  # no factor puts them right
+        ("marks_left_out", "exchanges messages of one byte"),  # not one of those that hold ranks back
+        ("replayed_marks", "of the gradient of 0.weight are wrong"),  # no factor corrects them
     ],
 )
 def test_a_backward_that_claims_to_overlap_is_found_out(judge, forgery, sentence):
@@ -78,7 +78,7 @@ def test_a_backward_that_claims_to_overlap_is_found_out(judge, forgery, sentence
 
 @pytest.mark.isolated(3)
 def test_messages_of_one_byte_are_the_modules_own(judge):
-    """They pass as the marks of the layers: a few more of them, and gradients would travel past the buckets."""
+    """They pass as the layers' marks: with more of them, gradients could be sent outside the buckets."""
     right = known.right_of(BACKWARD.exercise).source.replace(
         "    parameters, size =", "    dist.broadcast(torch.zeros(1, dtype=torch.uint8), 0)\n    parameters, size =", 1
     )

@@ -1,4 +1,4 @@
-"""`check` in a notebook: the same judge and sentences as the grade."""
+"""`check` in a notebook uses the same judge and sentences as the grade."""
 
 import nbformat
 import pytest
@@ -76,5 +76,5 @@ def test_a_notebook_shows_the_verdict_alone_and_nbgrader_reads_the_points(points
     cell.metadata["nbgrader"] = {"grade": True, "solution": False, "points": 2, "schema_version": 3}
     NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=60, kernel_name="python3").execute()
     verdict, result = cell.outputs
-    assert verdict.text == "the verdict\n" and result.data["text/html"] == ""  # what a browser shows of a value
+    assert verdict.text == "the verdict\n" and result.data["text/html"] == ""  # what a browser would show of the value
     assert determine_grade(cell) == (points, 2)

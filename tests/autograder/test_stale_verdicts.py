@@ -1,4 +1,4 @@
-"""A verdict gives points to the submission that was judged and to no other, whichever button or command is pressed."""
+"""A verdict gives points only to the submission that was judged, whichever button or command is used."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ def again(course: Path, student: str, answers: dict[str, str], change=None) -> N
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory) -> Path:
-    """a is right and has full points, c submitted the empty page and has none: judged and published."""
+    """a is right and has full points, c submitted the empty page and has none; both judged and published."""
     course = make_tiny_course(tmp_path_factory.mktemp("course"))
     hand_in(course, "a", RIGHT)
     hand_in(course, "c", {})
@@ -107,11 +107,11 @@ def other_verdict(course: Path, student: str, **changes) -> None:
 CHANGES = {
     "another answer": lambda course: again(course, "a", RIGHT | {"week01-double": "def double(number): return 0"}),
     "a space": lambda course: again(course, "a", RIGHT | {"week01-double": RIGHT["week01-double"] + " "}),
-    "another cell of one's own": lambda course: again(
+    "an extra cell": lambda course: again(
         course, "a", RIGHT, lambda notebook: notebook.cells.append(new_code_cell("own = 1"))
     ),
     "another written answer": lambda course: again(course, "a", RIGHT | {"week01-interview": "More than twice."}),
-    "the notebook of another": lambda course: again(course, "a", {}),
+    "another notebook": lambda course: again(course, "a", {}),
     "unreadable": lambda course: hand_over(course).write_text("{"),
     "the verdict of another student": lambda course: shutil.copy(
         verdict_files.verdict_file("c", TINY_WEEK, course), verdict_files.verdict_file("a", TINY_WEEK, course)
@@ -119,7 +119,7 @@ CHANGES = {
     "a verdict of another week": lambda course: other_verdict(course, "a", assignment="week02_tiny"),
     "a verdict without digest": lambda course: other_verdict(course, "a", digest=""),
     "no isolation": lambda course: other_verdict(course, "a", level=1),
-    "a level that is no number": lambda course: other_verdict(course, "a", level="3"),
+    "a level that is not a number": lambda course: other_verdict(course, "a", level="3"),
     "no exercises": lambda course: other_verdict(course, "a", exercises=3),
     "a broken verdict": lambda course: verdict_files.verdict_file("a", TINY_WEEK, course).write_text("[]"),
     "no verdict": lambda course: verdict_files.verdict_file("a", TINY_WEEK, course).unlink(),

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 @dataclass(frozen=True)
 class Account:
-    """A user of this machine with a home folder and an environment that holds only the exchange's address."""
+    """A user of this machine with a home folder, whose environment contains only the exchange's address."""
 
     name: str
     home: Path
@@ -105,7 +105,7 @@ def lay_out(three: Class) -> None:
     copy_course(three.instructor.home, PARTS)
     give(three.instructor, three.instructor.home)
     three.exchange.mkdir()
-    three.exchange.chmod(0o777)  # as it was found in a class: root's, and without the sticky bit
+    three.exchange.chmod(0o777)  # as found in a real class: owned by root, without the sticky bit
     asked = [sys.executable, "-m", "autograder.cli", "exchange", "--owner", three.instructor.name]
     environment = os.environ | {"NBGRADER_EXCHANGE": str(three.exchange)}
     done(subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=120, check=False))
@@ -143,7 +143,7 @@ def done(process: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_the_exchange_of_a_class_cannot_be_swapped(three):
-    """Hole 4: a student moves the course's folder away and puts up another that everybody can read."""
+    """Hole 4: a student moves the course's folder away and creates another one that everyone can read."""
     swap = f"mv {three.exchange}/sys602 {three.exchange}/.old && mkdir -p {three.exchange}/sys602/inbound"
     assert three.students[0].shell(swap).returncode != 0
     for attempt in (
@@ -160,7 +160,7 @@ def test_the_exchange_of_a_class_cannot_be_swapped(three):
 
 
 def test_links_and_other_names_bring_nothing_into_the_class(three):
-    """Holes 2 and 3, with everything in place for a first collect."""
+    """Holes 2 and 3, with everything in place for the first collect."""
     ada, bob = three.students
     target = three.collected(bob) / f"{WEEK}.ipynb"
     solution = three.instructor.home / "solutions" / WEEK / f"{WEEK}.py"

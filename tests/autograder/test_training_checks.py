@@ -1,4 +1,4 @@
-"""Checks see gradients, weights after a step, bytes held and a peak of memory: wrong steps die, right ones live."""
+"""Checks measure gradients, weights after a step, bytes held and peak memory: wrong steps fail, right ones pass."""
 
 import re
 from dataclasses import replace
@@ -43,7 +43,7 @@ def test_a_zero_1_step(judge, name):
 
 
 def asked(judge, source, *args, reports=("weights", "grads")):
-    """What one rank reports of `step(*args, group)`."""
+    """Return what one rank reports about `step(*args, group)`."""
     task = training_task({"ranks": 1, "numbers": 1}, "step", {0: list(args)}, {}, reports=reports)
     check = replace(DATA_PARALLEL, names=("step",))
     return judge.ask(check.job(task, {"preamble": PREAMBLE, "cells": [["sample.step", source, True]]}))
@@ -95,25 +95,25 @@ def test_a_returned_optimizer_counts_and_a_missing_gradient_is_named(judge):
         ),
         ("def step(*, group):\n    for _ in range(20):\n        torch.zeros(2_500_000).add_(1)", 10e6, 16e6),
         ("def step(*, group):\n    kept = [torch.zeros(99_999) for _ in range(50)]\n    return kept", 20e6, 26e6),
-        ("def step(*, group):\n    return torch.zeros(10_000_000)", 40e6, 46e6),  # the report of it is no more
+        ("def step(*, group):\n    return torch.zeros(10_000_000)", 40e6, 46e6),  # reporting it takes no more
     ],
 )
 def test_the_peak_is_what_the_answer_takes_wherever_it_takes_it(judge, source, least, most):
     answer = asked(judge, source, reports=())
     assert answer.report is None
     (peak,) = answer.peak_bytes
-    assert 0.98 * least <= peak <= most  # Linux adds up each core's count of pages now and then
+    assert 0.98 * least <= peak <= most  # Linux merges per-core page counts only occasionally
 
 
 OUT_OF_THE_COUNT = {
     "a process": "os.fork()",
     "a program": 'os.execv("/bin/true", ["true"])',
-    "a program beside it": 'subprocess.run(["/bin/true"])',
+    "a child program": 'subprocess.run(["/bin/true"])',
     "shared pages": "mmap.mmap(-1, 4096)",
     "a file": 'open("/tmp/kept", "w")',
     "a file without a folder": 'os.memfd_create("kept")',
     "many pipes": "[os.pipe() for _ in range(100)]",
-    "a mark that begins anew": 'open("/proc/self/clear_refs", "w").write("5")',
+    "a reset of the peak": 'open("/proc/self/clear_refs", "w").write("5")',
 }
 
 

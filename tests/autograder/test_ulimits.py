@@ -1,4 +1,4 @@
-"""Hard `ulimit`s below what a job would set: the job works within them."""
+"""With hard `ulimit`s lower than a job would set, the job works within them."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Jobs inside the sandbox: substitutes, rehearsals, order, places."""
+"""Jobs inside the sandbox: replaced functions, rehearsals, message order, paths."""
 
 import os
 import site
@@ -20,7 +20,7 @@ from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.sandboxes import surroundings
 from autograder.weeks import find
 
-# ---- A job's reduce-scatter: the same numbers as the library's, in the messages of a ring ----------------------------
+# ---- A job's reduce-scatter: the library's results, sent as ring messages --------------------------------------------
 
 
 def each_way(name):
@@ -64,7 +64,7 @@ def test_slices_that_do_not_fit_are_a_sentence():
     assert all("5 numbers cannot be cut into slices of 2" in sentence for sentence in run(unfit, ranks=3))
 
 
-# ---- The zygote rehearses a rank's first steps, and nothing of it stays but what torch and Python keep of them -------
+# ---- The zygote rehearses a rank's first steps; only the caches of torch and Python remain afterwards ----------------
 
 
 PROGRAM = """
@@ -88,7 +88,7 @@ assert dict(os.environ) == before[1]
 assert not dist.is_initialized() and dist.distributed_c10d._world.group_count == 0
 assert not {"notebook"} & set(sys.modules)
 assert "send" in torch.ops.c10d.__dict__, "the first message would look its operator up"
-rehearse()  # and again: it stands in no one's way
+rehearse()  # a second time: it must not interfere with itself
 """
 
 
@@ -102,10 +102,10 @@ def test_a_rehearsal_leaves_no_group_no_thread_and_no_file():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert not done.stdout and not done.stderr, "what ranks print must not begin with this"
+    assert not done.stdout and not done.stderr, "a rehearsal must not print anything"
 
 
-# Messages match by their order: tags are dropped in a rank, and seen on the wire where somebody brings them back
+# Messages match by order: ranks drop tags, and tags that somebody restores are seen on the wire
 
 
 def send(peer: int, tag: int, members=(0, 1)) -> ObservedCall:
@@ -144,7 +144,7 @@ def judged(judge, name: str, change=lambda source: source) -> str:
 
 
 def bring_tags_back(source: str) -> str:
-    """The methods that the rank took away stand in the closures of those that took their place."""
+    """The original methods are still in the closures of the functions that replaced them."""
     lines = ['    for name in ("send", "recv"):', "        mine = getattr(dist.ProcessGroup, name)"]
     lines.append("        while getattr(mine, '__closure__', None):  # the meter's, then that without tags")
     lines.append("            mine = dict(zip(mine.__code__.co_freevars, mine.__closure__))['method'].cell_contents")
@@ -164,7 +164,7 @@ def test_tags_that_come_back_are_seen_from_outside(judge):
     assert judged(judge, "right_with_tags", bring_tags_back) == "Correct."
 
 
-# ---- What a sandbox shows of this machine, wherever Python, its packages and the course lie --------------------------
+# ---- What a sandbox shows of this machine, wherever Python, its packages and the course are --------------------------
 
 
 def test_of_paths_that_contain_each_other_the_outermost_is_shown():
@@ -179,7 +179,7 @@ def test_below_a_covered_folder_what_is_needed_is_shown_again():
 
 @pytest.mark.parametrize("prefix", ["/", "/usr"])
 def test_the_systems_own_python_is_shown_once(monkeypatch, prefix):
-    """Run as /bin/python3, some builds call / their prefix."""
+    """Some builds report / as their prefix when run as /bin/python3."""
     for name in ("prefix", "exec_prefix", "base_prefix", "base_exec_prefix"):
         monkeypatch.setattr(sys, name, prefix)
     monkeypatch.setattr(places, "packages", list)
@@ -211,13 +211,13 @@ def test_packages_are_shown_wherever_pip_put_them(monkeypatch, tmp_path):
 
 
 def test_no_path_is_shown_by_the_name_of_a_link():
-    """A tree under two names could be masked under one alone."""
+    """A tree visible under two names could be masked under only one of them."""
     assert [path for path in surroundings.mounts() if os.path.realpath(path) != path] == []
 
 
 @pytest.mark.parametrize("where", ["course", "autograder"])
 def test_a_course_below_what_is_shown_is_covered(monkeypatch, tmp_path, where):
-    """A checkout in /usr/src, or an autograder that pip has installed beside its checks."""
+    """A checkout in /usr/src, or an autograder that pip installed in the same place as its checks."""
     jobs = tmp_path / "autograder" / "jobs"
     jobs.mkdir(parents=True)
     if where == "course":

@@ -15,17 +15,17 @@ from autograder.checks.packets import ObservedCall, calls_of_ranks, crossed, oth
 from autograder.jobs.wire import Tap
 from tests.whole import HOSTILE_VALUES
 
-# ---- Whose bytes they are: two ranks may have the same port, as long as their peers' ports differ --------------------
+# ---- Attribution of bytes: two ranks may have the same port, as long as their peers' ports differ --------------------
 
 
 def frame(num_bytes: int, *, opcode: int = 1, slot: int = 0) -> bytes:
-    """A frame of gloo's that carries `num_bytes`, or announces (2) or asks for (3) so many."""
+    """Make a gloo frame that carries `num_bytes`, or announces (2) or requests (3) that many."""
     carried = num_bytes if opcode == 1 else 0
     return struct.pack("<QQQQQQ", 48 + carried, opcode, slot, 0, num_bytes, 0) + bytes(carried)
 
 
 def noted(sockets: dict, packets: list, monkeypatch) -> Tap:
-    """A tap that has heard these notes, {rank: connections}, and these packets, (ports, place, bytes)."""
+    """Make a tap that has received these notes, {rank: connections}, and packets, (ports, place, bytes)."""
     tap = Tap.__new__(Tap)
     tap.num_noted, tap._lost, tap._noted = 0, 0, {}
     tap._socket = Mock(getsockopt=Mock(return_value=bytes(8)))
@@ -157,13 +157,13 @@ with Judge() as judge:
 @pytest.mark.slow
 @pytest.mark.isolated(3)
 def test_an_honest_answer_keeps_its_points_where_ports_are_shared():
-    """Twenty ports for seven listeners and nine connections: Linux gives several ranks the same one."""
+    """Twenty ports for seven listeners and nine connections: Linux gives several ranks the same port."""
     script = GRADES.format(few_ports=True, source=FEW_PORTS)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
     assert done.stdout.splitlines() == ["Correct."] * 4, done.stdout + done.stderr
 
 
-# ---- What travelled: kinds, calls, bytes that leave a node -----------------------------------------------------------
+# ---- What was sent: kinds, calls, bytes that leave a node ------------------------------------------------------------
 
 
 MESSAGES = [[0, 1, "message", 2, 12], [1, 0, "message", 1, 8]]

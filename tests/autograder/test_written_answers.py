@@ -1,4 +1,4 @@
-"""Answers in words, and answers from reading code."""
+"""Written answers, and answers to code-reading questions."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from autograder.checks.reading import is_same, plainly, reading_check
 from autograder.grading import publishing
 from autograder.reading import ingest, written
 
-# A written answer whose cell lost its marks is found, or shown to the instructor: it is never 0 points unread
+# A written answer whose cell lost its marks is found, or shown to the instructor; it never gets 0 points unread
 
 
 SECOND = """
@@ -40,7 +40,7 @@ def course(tmp_path_factory) -> Path:
 
 
 def stripped(notebook, ids="kept"):
-    """Take the marks from every cell, as a converter does; ids: kept, new ones, or none (an older format)."""
+    """Remove the marks from every cell, as a converter does; ids: kept, new ones, or none (an older format)."""
     for number, cell in enumerate(notebook.cells):
         cell.metadata = nbformat.from_dict({})
         if ids == "new":
@@ -58,7 +58,7 @@ def own_text(notebook, at, text="A note of my own."):
 CHANGES = {
     "nothing else": lambda notebook: None,
     "outputs and a title": lambda notebook: notebook.cells.__setitem__(0, nbformat.v4.new_markdown_cell("# My week")),
-    "a code cell more": lambda notebook: notebook.cells.insert(3, nbformat.v4.new_code_cell("own = 1")),
+    "an extra code cell": lambda notebook: notebook.cells.insert(3, nbformat.v4.new_code_cell("own = 1")),
     "a note at the top": lambda notebook: own_text(notebook, 0),
     "a note between code": lambda notebook: own_text(notebook, 3),
     "a check deleted": lambda notebook: notebook.cells.pop(3),
@@ -118,7 +118,7 @@ def test_random_notebooks_lose_no_word_that_a_student_wrote(course):
         answers = [word for word in words if "x" in word]
         lost = [word for word in answers if word not in kept]
         told = {text.strip() for text in found.answers.values()} - {"*Your answer here.*"}
-        assert not lost or len(told) == len(ANSWERS), (number, lost)  # each answer has a text of the student's
+        assert not lost or len(told) == len(ANSWERS), (number, lost)  # each answer includes text by the student
 
 
 def test_an_answer_that_is_not_found_waits_for_the_instructor(course):
@@ -143,7 +143,7 @@ def test_an_answer_that_is_not_found_waits_for_the_instructor(course):
     assert "No cell was found for the written answer" in json.dumps(page)
 
 
-# ---- A right answer to a reading question is right in every spelling that code has for it ----------------------------
+# ---- A reading question accepts every spelling that code has for the right answer ------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A tiny course of one week, so that these tests do not depend on what the real weeks say."""
+"""A tiny course of one week, so that these tests do not depend on the content of the real weeks."""
 
 import shutil
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def curve(number):
 
 
 def make_tiny_course(root: Path, source: str = TINY_SOURCE) -> Path:
-    """Write nbgrader_config.py, solutions/week01_tiny/ and the feedback template into a folder, and return it."""
+    """Write nbgrader_config.py, solutions/week01_tiny/ and the feedback template to a folder, and return it."""
     folder = root / "solutions" / TINY_WEEK
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "nbgrader_config.py", root)

@@ -13,7 +13,7 @@ from benchmarks import __main__ as command
 from benchmarks import composed, experts, long_context, tensor_parallel, times
 from benchmarks.row import at_least_times, at_most
 
-# ---- Rows say whether a bar is met, and the command knows its benchmarks ---------------------------------------------
+# ---- Rows say whether a target is met, and the command knows its benchmarks ------------------------------------------
 
 
 def test_a_bar_of_a_number():
@@ -60,14 +60,16 @@ def test_how_long_it_will_take_is_what_it_took_here(tmp_path):
     assert times.last_times(path) == {}
 
 
-# The contestants of the benchmark train the same block: their outputs are equal step after step, or it raises
+# The benchmark's contestants train the same block: their outputs are equal in every step, or it raises
 
 
 TINY = GPTConfig(layers=1, hidden=16, heads=4, sequence=8, flash=False)
 
 
 @pytest.mark.slow  # each rank imports Megatron
-@pytest.mark.skipif(sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core is built for neither")
+@pytest.mark.skipif(
+    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core needs Linux and Python < 3.14"
+)
 def test_all_contestants_train_the_same_block():
     for seconds in shardlab.run(tensor_parallel.race, TINY, 2, "cpu", ranks=2, transport="gloo", timeout=150):
         names = {f"{name}, {split}" for name in ("ours", "DTensor", "Megatron", "messages") for split in ("TP", "SP")}
@@ -75,7 +77,7 @@ def test_all_contestants_train_the_same_block():
         assert all(len(steps) == 2 for steps in seconds.values())
 
 
-# ---- The races of long contexts and of several axes run: ours and the peer's results agree, or they raise ------------
+# ---- The races of long contexts and of several axes run: our results agree with the peer's, or they raise ------------
 
 
 def test_a_ring_and_ulysses_compute_what_their_peers_do():
@@ -93,14 +95,16 @@ def test_a_step_and_its_composition_have_equal_losses():
             assert len(ours) == len(theirs) == composed.ROUNDS
 
 
-# The contestants of the benchmark compute the same layer: their outputs are equal in every step, or it raises
+# The benchmark's contestants compute the same layer: their outputs are equal in every step, or it raises
 
 
 TINY_EXPERTS = experts.Shape(replace(experts.CONFIG, hidden=16, width=16), tokens=8)
 
 
 @pytest.mark.slow  # each rank imports Megatron
-@pytest.mark.skipif(sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core is built for neither")
+@pytest.mark.skipif(
+    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core needs Linux and Python < 3.14"
+)
 def test_all_contestants_compute_the_same_layer():
     for taken in shardlab.run(experts.layer_race, TINY_EXPERTS, 2, ranks=2, transport="gloo", timeout=150):
         assert {"ours", "Megatron, alltoall", "Megatron, allgather"} <= taken.keys()

@@ -1,4 +1,4 @@
-"""A real JupyterLab and a real Chromium; nothing leaves this machine's loopback."""
+"""A real JupyterLab and a real Chromium; all traffic stays on this machine's loopback."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ expect.set_options(timeout=30_000)  # milliseconds: two busy cores are slow
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder, and skip it with a reason where no Chromium is installed."""
+    """Mark every test of this folder, and skip it with a reason if Chromium is not installed."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("browser")
@@ -43,7 +43,7 @@ def browser():
 
 @pytest.fixture
 def page(browser, tmp_path) -> Iterator[Page]:
-    """An empty page that reaches loopback addresses only, and leaves a screenshot in the test's folder."""
+    """An empty page that can reach only loopback addresses; it leaves a screenshot in the test's folder."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(60_000)
     page.route(lambda url: urlsplit(url).hostname not in ("127.0.0.1", None), lambda route: route.abort())

@@ -1,4 +1,4 @@
-"""Start a JupyterLab of one's own for a test, and end it with everything that it started."""
+"""Start a separate JupyterLab for a test, and end it with everything that it started."""
 
 import contextlib
 import json
@@ -18,19 +18,17 @@ from pathlib import Path
 import pytest
 
 PLAIN_LAB = {
-    "@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {
-        "windowingMode": "none"
-    },  # every cell is in the page
+    "@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {"windowingMode": "none"},  # render every cell
     "@jupyterlab/fileeditor-extension/plugin.jupyterlab-settings": {},
 }
-WITHOUT_NEWS = {  # students' settings see to it themselves
+WITHOUT_NEWS = {  # students' settings already do this
     "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false", "checkForUpdates": False},
 }
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A running JupyterLab: its address, its token and the folder that it shows."""
+    """A running JupyterLab: its address, its token and the folder it serves."""
 
     url: str
     token: str
@@ -43,9 +41,9 @@ class Lab:
 
 @contextlib.contextmanager
 def running_lab(folder: Path, home: Path, settings_of: Path | None = None) -> Iterator[Lab]:
-    """Start JupyterLab on a free loopback port with a home of its own, and end it with all its kernels.
+    """Start JupyterLab on a free loopback port with a separate home, and end it with all its kernels.
 
-    `settings_of` is a further configuration folder, such as the students' course/.jupyter.
+    `settings_of` is an additional configuration folder, such as the students' course/.jupyter.
     """
     settings = home / "settings"
     for name, values in (PLAIN_LAB | ({} if settings_of else WITHOUT_NEWS)).items():

@@ -1,4 +1,4 @@
-"""A notebook in JupyterLab's page: its cells, running one, waiting for the kernel."""
+"""A notebook page in JupyterLab: find cells, run one, wait for the kernel."""
 
 import re
 
@@ -16,12 +16,12 @@ def wait_until_idle(page: Page, minutes: float = 4) -> None:
 
 
 def cell(page: Page, notebook: nbformat.NotebookNode, cell_id: str) -> Locator:
-    """Find a cell of the notebook in front by its id."""
+    """Find a cell of the visible notebook by its id."""
     return cells(page).nth([cell.id for cell in notebook.cells].index(cell_id))
 
 
 def cells(page: Page) -> Locator:
-    """All cells of the notebook in front; others may be open behind it."""
+    """Return all cells of the visible notebook; other notebooks may be open in the background."""
     return page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
 
 
@@ -32,7 +32,7 @@ def run(page: Page, target: Locator) -> None:
 
 
 def run_until_it_ran(page: Page, target: Locator, tries: int = 10) -> None:
-    """Run a cell of a page that has just been opened: JupyterLab says "Idle" before a new kernel takes anything."""
+    """Run a cell of a newly opened page, retrying: JupyterLab says "Idle" before a new kernel accepts anything."""
     for _ in range(tries - 1):
         run(page, target)
         try:
@@ -45,7 +45,7 @@ def run_until_it_ran(page: Page, target: Locator, tries: int = 10) -> None:
 
 
 def write(page: Page, target: Locator, source: str) -> None:
-    """Put this in the place of what a cell holds."""
+    """Replace a cell's source."""
     target.locator(".cm-content").first.click()
     page.keyboard.press("ControlOrMeta+A")
     page.keyboard.insert_text(source)

@@ -1,4 +1,4 @@
-"""What an instructor does in the browser: the formgrader, a written answer, and the students' extensions."""
+"""An instructor in the browser: use the formgrader, grade a written answer, use the students' extensions."""
 
 import io
 import re
@@ -36,13 +36,13 @@ SCORES = {
     "honest": demo.POINTS,
     "wrong": demo.POINTS - 11,
     "hostile": demo.POINTS - 1,
-}  # the wrong ring is called by a later exercise too
+}  # a later exercise also calls the wrong ring
 SENTENCES = {"wrong": "Deadlock: 2 of 2 ranks wait", "hostile": "onerror"}
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """JupyterLab in a tiny course with one graded submission whose written answer and figure wait."""
+    """JupyterLab in a tiny course with a graded submission whose written answer and figure still need a grade."""
     course = make_tiny_course(tmp_path_factory.mktemp("course"), TINY_SOURCE + TINY_PLOT)
     notebooks.build("week01", course)
     written = 'Less than twice. <img src="x" onerror="window.hacked = 1"> <script>window.hacked = 1</script>'
@@ -59,7 +59,7 @@ def lab(tmp_path_factory):
 
 
 def _picture() -> bytes:
-    """A green PNG."""
+    """Return a green PNG."""
     buffer = io.BytesIO()
     Image.new("RGB", (120, 80), (0, 120, 80)).save(buffer, format="PNG")
     return buffer.getvalue()
@@ -83,7 +83,7 @@ def test_the_formgrader_lists_the_week(lab, page: Page):
 
 
 def test_a_written_answer_is_graded_by_hand_and_saved(lab, page: Page):
-    page.request.get(lab.at("/lab"))  # signs in: the formgrader's own calls need the cookie
+    page.request.get(lab.at("/lab"))  # signs in: the formgrader's requests need the cookie
     page.goto(lab.at(f"/formgrader/submissions/{submission_id(lab.folder)}/"))
     expect(page.locator("#week01-double-check").last).to_have_attribute("placeholder", "3")
     expect(page.get_by_text("Less than twice.")).to_be_visible()

@@ -21,7 +21,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def site(page, folder):
-    """Its first page; at the end nothing but files was asked for, and no script has failed."""
+    """The first page; the fixture checks at the end that only files were requested and no script failed."""
     asked, failed = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: failed.append(str(error)))
@@ -49,7 +49,7 @@ def test_search_finds_a_section_by_keyboard_and_in_chinese(site):
 
 def test_nothing_found_is_said(site):
     site.get_by_role("searchbox", name="Search").fill("zzzz")
-    expect(site.get_by_role("status")).to_have_text("Nothing was found.")
+    expect(site.get_by_role("status")).to_have_text("No results.")
 
 
 def test_the_language_is_kept_from_page_to_page(site):

@@ -1,4 +1,4 @@
-"""What a student does in week 1, in the browser: run everything, move a slider, answer an exercise, see it pass."""
+"""A student's work on week 1 in the browser: run everything, move a slider, answer an exercise, see it pass."""
 
 import nbformat
 import pytest
@@ -26,7 +26,7 @@ def released():
 
 @pytest.fixture(scope="module")
 def lab(released, tmp_path_factory):
-    """JupyterLab in a folder that holds week 1 as a student gets it."""
+    """JupyterLab in a folder with week 1 as students get it."""
     course = tmp_path_factory.mktemp("course")
     (course / WEEK).mkdir()
     nbformat.write(released, course / WEEK / f"{WEEK}.ipynb")
@@ -35,7 +35,7 @@ def lab(released, tmp_path_factory):
 
 
 def solution() -> str:
-    """The reference answer, as a student would type it."""
+    """Return the reference answer as a student would type it."""
     answer = next(cell for cell in notebooks.read_source(WEEK).cells if cell.id == EXERCISE)
     return "\n".join(line for line in answer.source.split("\n") if "SOLUTION" not in line)
 
@@ -45,7 +45,7 @@ def test_a_student_works_through_the_week(lab, released, page: Page, tmp_path):
     wait_until_idle(page)
     expect(page.get_by_role("button", name="Validate")).to_be_visible()
     assert page.request.get(lab.at("/formgrader")).status == 404, "students have no formgrader"
-    expect(page.get_by_text("Jupyter news")).to_have_count(0)  # nor questions about it, and nothing is fetched
+    expect(page.get_by_text("Jupyter news")).to_have_count(0)  # no question about news, and nothing is fetched
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     expect(page.get_by_text("[*]:", exact=True).first).to_be_visible()

@@ -1,6 +1,6 @@
 """Self-study in the browser: the panel on the first page, a failed check with its hint, a solution after an attempt.
 
-Each page is opened in a workspace of its own: JupyterLab shows the documents of the last one first.
+Each page is opened in a separate workspace, because JupyterLab first shows the documents of the previous one.
 """
 
 import nbformat
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """JupyterLab in a learner's folder, as `make lab` lays it out."""
+    """JupyterLab in a learner's folder, as created by `make lab`."""
     folder, _ = begin(tmp_path_factory.mktemp("learner") / "work", ROOT / "course")
     with running_lab(folder.path, tmp_path_factory.mktemp("home"), settings_of=ROOT / "course" / ".jupyter") as lab:
         yield lab

@@ -1,4 +1,4 @@
-"""`analyze_timeline.py` and files that are no traces: a sentence and an exit code, never a traceback."""
+"""For files that are not traces, `analyze_timeline.py` prints a sentence and sets an exit code, without a traceback."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Lab 2: the real megatron-core beside our builders, executor and formulas, on real ranks; traces are read exactly."""
+"""Lab 2: the real megatron-core vs. our builders, executor and formulas, on real ranks; traces are read exactly."""
 
 import json
 import math
@@ -21,7 +21,7 @@ import run_pp_experiment  # noqa: E402
 from start import import_megatron  # noqa: E402
 
 needs_megatron = pytest.mark.skipif(
-    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core is built for neither"
+    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core needs Linux and Python < 3.14"
 )
 
 
@@ -55,7 +55,7 @@ def test_the_environment_is_the_pinned_one_and_stays_so():
 
 
 def fake_python(folder, installed):
-    """A Python that has these packages, imports whatever it is asked for, and writes down what pip is to install."""
+    """A Python that has these packages, imports anything, and records what pip should install."""
     python = folder / "python"
     python.write_text(
         f'#!/bin/sh\ncase "$*" in *freeze*) echo \'{installed}\';; *install*) echo "$*" >> {folder}/installs;; esac\n'
@@ -81,7 +81,7 @@ def test_without_a_python_the_setup_says_what_to_do():
 
 
 def rows(text):
-    """The lines of a table by their name: the numbers behind it."""
+    """Return the rows of a table: {name: numbers}."""
     found = re.findall(r"^(.+?)\s{2,}((?:[\d.]+%?\s*)+)$", text, re.MULTILINE)
     return {name.strip(): [float(number.rstrip("%")) for number in numbers.split()] for name, numbers in found}
 
@@ -91,7 +91,7 @@ TINY = ("--hidden", 16, "--sequence", 8, "--vocabulary", 16)
 
 @cache
 def compared(*options, launcher=(sys.executable,)):
-    """What the tensor-parallel program prints as JSON."""
+    """Return the JSON output of the tensor-parallel program."""
     done = lab("run_tp_experiment.py", *TINY, *options, "--json", launcher=launcher)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -135,7 +135,7 @@ def test_a_model_has_megatrons_messages_but_for_what_is_sent_together():
     megatrons, ours = calls(part["megatron"]), calls(part["ours"])
     tokens = 4 * 2 * 8
     apart = [("forward", "all_reduce", tokens)] * 2
-    place = megatrons.index(apart[0]) + 1  # behind the largest logit
+    place = megatrons.index(apart[0]) + 1  # after the largest logit
     assert megatrons[place : place + 2] == apart
     assert [*megatrons[:place], ("forward", "all_reduce", 2 * tokens), *megatrons[place + 2 :]] == ours
 
@@ -227,7 +227,7 @@ def test_under_torchrun_rank_0_prints_tables_and_reads_a_profile(tmp_path):
 
 
 REFUSED = {
-    "4 heads cannot be split over 3 ranks: use --ranks among [1, 2, 4]": ("--ranks", 3),
+    "4 heads cannot be split over 3 ranks: use --ranks from [1, 2, 4]": ("--ranks", 3),
     "a vocabulary of 15 cannot be split over 2 ranks: use one of [14, 16]": ("--vocabulary", 15),
     "a sequence of 7 cannot be split over 2 ranks: use one of [6, 8]": (SEQUENCE, "--sequence", 7),
     "use --ranks 2 or more, or --no-sequence-parallel": (SEQUENCE, "--ranks", 1),
@@ -252,7 +252,7 @@ def test_megatrons_pipeline_runs_our_order_to_our_gradients(tmp_path, ranks, mic
     for rank in range(ranks):
         predicted, ours, megatrons = rows(done.stdout)[f"rank {rank}"]
         assert predicted == ours == megatrons > 0
-    assert float(done.stdout.split("to Megatron's: ")[1].split(",")[0]) < 1e-7 and ", equal" in done.stdout
+    assert float(done.stdout.split("from Megatron's gradients: ")[1].split(",")[0]) < 1e-7 and ", equal" in done.stdout
     assert sorted(analyze_timeline.read_traces([tmp_path / "ours.json"])) == list(range(ranks))
 
 
@@ -260,8 +260,8 @@ def test_megatrons_pipeline_runs_our_order_to_our_gradients(tmp_path, ranks, mic
 @pytest.mark.slow
 def test_two_ranks_swap_what_a_batch_holds():
     done = lab("run_pp_experiment.py", "--ranks", 2, "--microbatches", 4, "--chunks", 2, "--hidden", 8, "--batched")
-    apart = float(done.stdout.split("to Megatron's: ")[1].split(",")[0])
-    assert apart > 0.1 and "WRONG, as activations and gradients were swapped" in done.stdout
+    apart = float(done.stdout.split("from Megatron's gradients: ")[1].split(",")[0])
+    assert apart > 0.1 and "WRONG, because activations and gradients were swapped" in done.stdout
 
 
 def test_too_few_microbatches_to_interleave_are_refused_at_once():
@@ -294,7 +294,7 @@ def test_megatron_plans_our_orders_at_many_sizes(monkeypatch):
 
 def test_without_megatron_the_program_says_how_to_install_it(tmp_path):
     (tmp_path / "megatron").mkdir()
-    (tmp_path / "megatron" / "__init__.py").touch()  # hides the real one
+    (tmp_path / "megatron" / "__init__.py").touch()  # shadows the real one
     done = subprocess.run(
         [sys.executable, LAB / "run_tp_experiment.py"],
         env=os.environ | {"PYTHONPATH": f"{tmp_path}:{LAB.parent}"},
@@ -315,7 +315,7 @@ def test_exposed_communication_is_what_no_computation_covers(tmp_path):
     on_gpu = profile_of(
         1,
         [
-            ("cpu_op", "aten::mm", 0, 500),  # only launches: the kernels count
+            ("cpu_op", "aten::mm", 0, 500),  # launches only: kernels are what counts
             ("kernel", "ampere_gemm", 0, 10),
             ("kernel", "ampere_gemm", 5, 20),
             ("kernel", "ncclDevKernel_AllReduce", 20, 80),
@@ -355,14 +355,14 @@ def test_files_that_are_no_traces_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"notes\.json is not a trace"):
         analyze_timeline.read_traces([file])
     file.write_text(to_trace(simulate(zb_h1(2, 2))))
-    with pytest.raises(ValueError, match="rank 0, which another file has too"):
+    with pytest.raises(ValueError, match="rank 0, which is also in another file"):
         analyze_timeline.read_traces([file, file])
     file.write_text('{"traceEvents": []}')
-    with pytest.raises(ValueError, match="nothing computes"):
+    with pytest.raises(ValueError, match="no computation in these files"):
         analyze_timeline.read_traces([file])
 
 
 def test_what_is_not_installed_is_said_with_the_place_that_was_searched(monkeypatch):
     monkeypatch.setitem(sys.modules, "megatron.core", None)
-    with pytest.raises(ImportError, match=f"not installed in {re.escape(sys.prefix)}, where this Python looks"):
+    with pytest.raises(ImportError, match=f"not installed in {re.escape(sys.prefix)}, this Python's environment"):
         import_megatron()

@@ -1,4 +1,4 @@
-"""Lab 3, started as a student starts it: bytes are as predicted, and PyTorch's own hold and send as much."""
+"""Lab 3, started as a student would: bytes match the prediction, and PyTorch's own classes hold and send as much."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def test_predicted_and_measured_agree(stage):
         "gradients",
         "optimizer state",
         "all states",
-        "sent in a step",
+        "sent per step",
     ]
     assert all(predicted == measured for _, predicted, measured in rows)
     assert "differs" not in done.stdout

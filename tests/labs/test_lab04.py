@@ -1,4 +1,4 @@
-"""Lab 4, started as a student starts it: every fault is seen in time, and the curve is an unbroken run's."""
+"""Lab 4, started as a student would: every fault is detected in time, and the loss curve matches an unbroken run."""
 
 import os
 import re
@@ -23,18 +23,20 @@ def test_a_fault_is_seen_and_costs_no_loss(fault):
     done = lab("play_fault.py", fault, "--steps", "12")
     assert f"\n{fault}: " in done.stdout and "not at all" not in done.stdout, done.stdout + done.stderr
     if fault == "nan":
-        assert "without step [5]" in done.stdout and "left out: rank 1: the gradient of token.weight" in done.stdout
+        assert (
+            "without step [5]" in done.stdout and "skipped step 5: rank 1: the gradient of token.weight" in done.stdout
+        )
     else:
-        assert "12 of 12 steps; largest difference to the unbroken run's: 0.0e+00" in done.stdout, done.stdout
-    assert done.returncode == 0 or "not as it should be" in done.stderr  # seconds may be over on a busy machine
+        assert "12 of 12 steps; largest difference from the undisturbed run: 0.0e+00" in done.stdout, done.stdout
+    assert done.returncode == 0 or "unexpected result" in done.stderr  # time limits may be exceeded on a busy machine
 
 
 @pytest.mark.slow
 def test_a_slow_rank_is_found_by_the_time_that_it_works():
     done = lab("play_fault.py", "slow", "--rank", "0", "--steps", "16", "--then", "shrink")
-    assert "named        rank 0 (dp 0) is a straggler: it worked" in done.stdout, done.stdout + done.stderr
-    assert "going on with 1 of 2 ranks: mesh.dp = 1" in done.stdout
-    assert float(re.findall(r"unbroken run's: (\S+)", done.stdout)[0]) < 1e-4
+    assert "reported as  rank 0 (dp 0) is a straggler: it worked" in done.stdout, done.stdout + done.stderr
+    assert "continuing with 1 of 2 ranks: mesh.dp = 1" in done.stdout
+    assert float(re.findall(r"undisturbed run: (\S+)", done.stdout)[0]) < 1e-4
 
 
 @pytest.mark.slow
@@ -51,7 +53,7 @@ def test_the_machine_that_is_left_goes_on(how):
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [(["kill", "--rank", "2"], "no rank 2 among 2"), (["kill", "--ranks", "3"], "cannot share 16 sequences")],
+    [(["kill", "--rank", "2"], "no rank 2 of 2"), (["kill", "--ranks", "3"], "cannot share 16 sequences")],
 )
 def test_what_cannot_be_played_is_refused_in_a_sentence(options, told):
     done = lab("play_fault.py", *options)

@@ -1,4 +1,4 @@
-"""Exhibits of the bug museum whose numbers come from the installed megatron-core: docs/bug-museum.md says them."""
+"""Exhibits of the bug museum whose numbers come from the installed megatron-core must match docs/bug-museum.md."""
 
 import sys
 
@@ -13,7 +13,9 @@ PARAMETERS = [
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core is built for neither")
+@pytest.mark.skipif(
+    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core needs Linux and Python < 3.14"
+)
 @pytest.mark.parametrize(("number", "exhibit"), PARAMETERS)
 def test_an_exhibit_of_megatron_says_what_is_measured(number, exhibit):
     assert page.section(number, exhibit) in page.PAGE.read_text(encoding="utf-8")

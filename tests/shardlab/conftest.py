@@ -1,4 +1,4 @@
-"""A calibration as a machine of two cores might give: for tests that read one instead of measuring half a minute."""
+"""A calibration as from a two-core machine, for tests that read one instead of measuring for half a minute."""
 
 import pytest
 from shardlab.costs.clock.calibration import COLLECTIVES, Calibration, Together, write_calibration

@@ -1,4 +1,4 @@
-"""The benchmark of the labs: what it predicts scales with the machine's speed of the moment, and every lab is there."""
+"""The benchmark of the labs: predictions scale with the machine's current speed, and every lab is included."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def test_every_lab_on_every_number_of_ranks():
 
 @pytest.fixture
 def moment(calibration, monkeypatch):
-    """Ranks that see a machine `times` as slow as when it was calibrated, and share it as they did then."""
+    """Ranks on a machine that is `times` as slow as when it was calibrated, with the same sharing."""
 
     def at(times, ranks):
         alone = times * gpt_pass_seconds(calibration, PASS)
@@ -38,7 +38,7 @@ def test_a_machine_half_as_fast_takes_twice_as_long(name, calibration, moment):
     case = CASES[name]
     usual, slow = case.predict(moment(1.0, case.ranks)), case.predict(moment(2.0, case.ranks))
     assert usual == pytest.approx(case.predict(calibration))
-    assert slow == pytest.approx(usual if "asleep" in name else 2 * usual)  # who sleeps, sleeps as long anywhere
+    assert slow == pytest.approx(usual if "asleep" in name else 2 * usual)  # sleeping takes as long on any machine
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "asleep" not in name])

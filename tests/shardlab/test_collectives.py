@@ -1,6 +1,6 @@
-"""Every collective on real ranks against its one-process twin, on every rank, with its bytes and messages.
+"""Every collective on real ranks compared with its one-process twin on every rank, with bytes and messages.
 
-All cases of one world size run in one call; the tests then read what the ranks brought back.
+All cases of one world size run in one call. The tests then read the ranks' results.
 """
 
 from functools import lru_cache
@@ -19,7 +19,7 @@ WORLDS = [1, 2, 3, 4]
 
 
 class Reply(NamedTuple):
-    """What one rank got, what that cost, and whether its input is as it was."""
+    """One rank's result, its cost, and whether its input is unchanged."""
 
     got: object
     sent_bytes: float
@@ -29,7 +29,7 @@ class Reply(NamedTuple):
 
 
 def tensor_of(rank, shape, dtype):
-    """Small whole numbers, different on every rank: sums are exact in every dtype and order."""
+    """Small integers, different on every rank, so that sums are exact in every dtype and order."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count) * (rank + 1) + 2 * rank) % 7).reshape(shape).to(dtype)
 
@@ -77,7 +77,7 @@ def all_collectives_in(group):
 
 
 def everything():
-    """In the world, and in the group of all ranks but 0, where a rank's number in the group is not its global one."""
+    """Run in the world, and in the group of all ranks but 0, where group ranks differ from global ranks."""
     answers = {"world": all_collectives_in(dist.group.WORLD)}
     if dist.get_world_size() > 2:
         others = dist.new_group(list(range(1, dist.get_world_size())))
@@ -92,7 +92,7 @@ def on_ranks(world):
 
 
 def rank_answers():
-    """(answers of every rank of a group, by its rank there), for each group of each world size."""
+    """For each group of each world size, the answers by group rank."""
     return [pytest.param(w, "world", id=f"{w} ranks") for w in WORLDS] + [
         pytest.param(w, "subgroup", id=f"{w - 1} of {w} ranks") for w in WORLDS if w > 2
     ]
@@ -218,7 +218,7 @@ def test_a_transposed_or_differentiable_tensor_is_summed_too(world, group):
 
 
 def on_two_nodes_of_two(shapes):
-    """Ranks 0, 1 are one node and 2, 3 the other; groups are made in one order on every rank."""
+    """Ranks 0, 1 are one node and 2, 3 the other. Groups are created in the same order on every rank."""
     rank = dist.get_rank()
     node_group = [dist.new_group(members) for members in ([0, 1], [2, 3])][rank // 2]
     cross_group = [dist.new_group(members) for members in ([0, 2], [1, 3])][rank % 2]
@@ -248,7 +248,7 @@ def test_hierarchical_all_reduce_crosses_nodes_with_half_a_tensor():
 
 
 def wrong_calls():
-    """The sentence of each wrong call. None of them sends anything, so one rank's mistake hangs no other."""
+    """The error of each wrong call. None of them sends anything, so one rank's mistake hangs no other rank."""
     world, sentences = dist.group.WORLD, []
     others = dist.new_group([1])
     two, three = [torch.ones(2)] * 2, [torch.ones(2)] * 3

@@ -35,7 +35,7 @@ def classes_of(package):
 
 
 def is_concrete(method):
-    """Whether this is a method with a body: an empty one, as of a callback, is meant to be replaced."""
+    """Whether this method has a body. An empty one, as in a callback class, is meant to be overridden."""
     function = inspect.unwrap(getattr(method, "fget", None) or method)
     if not inspect.isfunction(function) or getattr(method, "__isabstractmethod__", False):
         return False
@@ -44,7 +44,7 @@ def is_concrete(method):
 
 
 def overrides(kind):
-    """Concrete methods of bases in shardlab that a class defines again, as sentences."""
+    """Sentences about concrete methods of shardlab base classes that a class overrides."""
     return [
         f"{kind.__name__} overrides {base.__name__}.{name}"
         for base in kind.__mro__[1:]
@@ -65,7 +65,7 @@ class Base:
         return 1
 
     def callback(self):
-        """Called now and then."""
+        """Called occasionally."""
 
 
 Base.__module__ = "shardlab.toy"

@@ -1,4 +1,4 @@
-"""What a page may write after few imports: a package's parts and a part's modules by their names."""
+"""Names that a page can use after few imports: a package's parts, and a part's modules."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from jupyter_client.manager import start_new_kernel
 from shardlab import costs, data_parallel, hybrid
 
 ROOT = Path(__file__).parents[2]
-IMPORTS = [  # (a line, the name in it that pyright refuses)
+IMPORTS = [  # (a line, the name in it that pyright rejects)
     ("from shardlab import rnu", "rnu"),
     ("from shardlab.hybrid import MeshTraner", "MeshTraner"),
     ("from shardlab.costs import trafic", "trafic"),

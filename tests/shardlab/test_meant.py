@@ -1,4 +1,4 @@
-"""Names that do not exist, from slips of the names that do."""
+"""Suggestions for misspelled names."""
 
 import pytest
 from shardlab.costs.machines import ACCELERATORS
@@ -18,7 +18,7 @@ KNOWN = {
 
 
 def slips(name):
-    """The name with a letter doubled, in capitals, and with other separators."""
+    """The name with a doubled letter, in capitals, and with other separators."""
     middle = len(name) // 2
     return [name[:middle] + name[middle - 1 :], name.upper(), name.replace("-", "_").replace(".", " ")]
 

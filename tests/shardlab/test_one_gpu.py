@@ -1,4 +1,4 @@
-"""All ranks on one GPU: collectives, pipelines and data parallelism over NCCL give what one process gives."""
+"""All ranks on one GPU: collectives, pipelines and data parallelism over NCCL match one process."""
 
 import pytest
 import shardlab
@@ -72,7 +72,7 @@ def pipelines(names):
             )
             for stage in stages_of_rank(schedule, dist.get_rank())
         }
-        for _ in range(2):  # the second step finds its connections made
+        for _ in range(2):  # in the second step, connections already exist
             for stage in stages.values():
                 stage.module.zero_grad()
             execute(schedule, stages, group=None)
@@ -115,4 +115,4 @@ def trained(name):
 def test_data_parallelism_gives_the_weights_of_one_process(name):
     alone, _ = twin.trained_alone(4, **OPTIONS)
     for weights in shardlab.run(trained, name, ranks=4, timeout=100):
-        assert twin.largest_difference(weights, alone) < 1e-10  # float64; a GPU's sums have another order
+        assert twin.largest_difference(weights, alone) < 1e-10  # float64; a GPU sums in another order

@@ -1,4 +1,4 @@
-"""Commands on terminals that do not have every character."""
+"""Commands on terminals that lack some characters."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The formulas against an own count, message by message, and against numbers worked out by hand."""
+"""The formulas compared with a separate message-by-message count, and with numbers computed by hand."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ def test_a_ring_all_reduce_takes_its_two_halves():
 
 
 def test_all_to_all_of_eight_experts():
-    """16,384 tokens, 2 experts each, 4,096 numbers in bf16, over 8 ranks: 29.4 MB per rank, 235 MB in all."""
+    """16,384 tokens, 2 experts each, 4,096 numbers in bf16, over 8 ranks: 29.4 MB per rank, 235 MB in total."""
     per_rank = 16384 * 2 * 4096 * 2 / 8
     assert traffic.all_to_all_bytes(8, per_rank) == pytest.approx(29.36e6, rel=1e-3)
 

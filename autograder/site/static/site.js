@@ -1,13 +1,13 @@
-// Language, light and dark, menu and search. Nothing is loaded but the index of the search, which lies beside this file.
+// Language, light and dark, menu and search. Nothing is loaded except search-index.js, from the same site.
 "use strict";
 
 const root = document.documentElement;
 const kept = {
   get(name) { try { return localStorage.getItem(name); } catch { return null; } },
-  set(name, value) { try { localStorage.setItem(name, value); } catch { /* a folder without storage: until the page is left */ } },
+  set(name, value) { try { localStorage.setItem(name, value); } catch { /* no storage, as for file: pages; kept until you leave the page */ } },
 };
 
-// Before the first paint, so that a page does not flash in the other language or light.
+// Runs before the first paint, so that a page does not flash in the wrong language or theme.
 root.lang = kept.get("language") ?? (navigator.language.startsWith("zh") ? "zh-CN" : "en");
 if (kept.get("theme")) root.dataset.theme = kept.get("theme");
 
@@ -67,7 +67,7 @@ function load() {
   return loading;
 }
 
-// A section has every word of the query; one in its heading counts for ten in its text.
+// A match must contain every word of the query; a word in its heading counts as much as ten in its text.
 function score(section, wanted) {
   let sum = 0;
   for (const word of wanted) {
@@ -118,7 +118,7 @@ function close() {
   found().hidden = true;
 }
 
-// Arrow keys walk from the field through the results and back.
+// The arrow keys move from the search field through the results and back.
 function walk(event) {
   const hits = [query(), ...found().querySelectorAll("a")];
   const place = hits.indexOf(document.activeElement);

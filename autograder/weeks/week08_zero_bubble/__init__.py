@@ -1,1 +1,1 @@
-"""Week 8: interleaving, the backward in two halves, zero-bubble schedules; one file an exercise, in notebook order."""
+"""Week 8: interleaving, the backward in two halves, zero-bubble schedules; one file per exercise, in notebook order."""

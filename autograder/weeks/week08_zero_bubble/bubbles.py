@@ -1,7 +1,7 @@
-"""How long a rank idles in 1F1B and in ZB-H1, for any seconds of F, I and W.
+"""How long a rank idles in 1F1B and in ZB-H1, for any durations of F, I and W.
 
-Expected values come from the clock, not from a formula; durations are drawn with W no longer than F and I, where
-ZB-H1's holds.
+Expected values come from the simulator, not from a formula. Durations are drawn with W no longer than F and I, because
+ZB-H1's formula holds only there.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "Follow rank 0: what lies between its last warm-up forward and its first backward?",
-        "1F1B: P-1 ranks, each a forward and a full backward. In ZB-H1 nobody waits for a W, and rank 0 fits some in.",
-        "(P-1)(F+I+W), and (P-1)(F+I) less the P-1 weight gradients that fill the wait.",
+        "Follow rank 0: what happens between its last warm-up forward and its first backward?",
+        "1F1B: P-1 ranks each do a forward and a full backward. In ZB-H1 no rank waits for W; rank 0 fits some in.",
+        "(P-1)(F+I+W) for 1F1B. For ZB-H1, (P-1)(F+I) minus the P-1 weight gradients that fill the wait.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Gradients that nobody hears of: weights computed beside autograd, and a data-parallel average that waits for a hook.
+"""Gradients that DDP never sees: weight gradients computed outside autograd, and an average that relies on a hook.
 
 Groups have two or four members, so that means of whole numbers are exact.
 """
@@ -41,8 +41,8 @@ def _judge_hooks(case: Case, task: Task, reply: Reply) -> str | None:
         sent_bytes = sum(call.sent_bytes for call in calls_of(reply, rank))
         if sent_bytes > 1.01 * most:
             return (
-                f"Right on all ranks, but rank {rank} sends {size(sent_bytes)} where one all-reduce of the gradient, "
-                f"{size(most)}, is enough: average once, after the last W."
+                f"Right on all ranks, but rank {rank} sends {size(sent_bytes)}. One all-reduce of the "
+                f"gradient sends only {size(most)}: average once, after the last W."
             )
     return carried_too_little(reply, num_bytes)
 
@@ -69,8 +69,8 @@ CHECK = Check(
     judge=_judge_hooks,
     masked=("shardlab.collectives", "shardlab.pipeline_parallel.execution"),
     hints=(
-        "Print weight.grad on both ranks: are the ranks equal, and who would have made them so?",
-        "Autograd calls the hook when it has added to .grad itself. Here nobody asks autograd.",
+        "Print weight.grad on both ranks. Are they equal, and what would have made them equal?",
+        "Autograd calls the hook after it has added to .grad itself. Here the code never calls autograd.",
         "Sum x.T @ g over the microbatches, then all_reduce over the group, then divide by the size of the group.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Interleaved 1F1B: held by stages, time and memory, never by an exact order."""
+"""Interleaved 1F1B: judged by stages, time and memory, never by an exact order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("num_ranks", "num_microbatches", "num_chunks")
 
 
 def _draw_interleaved(rng: Random) -> list[Case]:
-    """One to three rounds of two to four chunks on few ranks, and one larger size that is drawn."""
+    """One to three rounds of two to four chunks on few ranks, and one larger size drawn at random."""
     sizes = [(ranks, rounds * ranks, chunks) for ranks in (1, 2, 3, 4) for rounds in (1, 2, 3) for chunks in (2, 3, 4)]
     sizes.append((5, 5 * rng.randint(1, 4), rng.randint(2, 3)))
     return [dict(zip(NAMES, case, strict=True)) for case in sizes]
@@ -32,9 +32,9 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "Write all forwards of a rank in order, then all backwards in order, then weave the two lists.",
-        "A round of P microbatches passes the first chunk, then the second; backward, the last chunk comes first.",
-        "Warm up with (v-1)P + 2(P-1-r) forwards (or all there are), then F and B in turn, then the remaining "
+        "List all forwards of a rank in order, then all its backwards in order, then interleave the two lists.",
+        "A round of P microbatches goes through the first chunk, then the second; backward, the last comes first.",
+        "Warm up with (v-1)P + 2(P-1-r) forwards (or all there are), then alternate F and B, then do the remaining "
         "backwards.",
     ),
 )

@@ -10,13 +10,13 @@ CHECK = reading_check(
     "week08.reading",
     READING,
     {
-        "late_cuts": "which weights are used at two places of the path, and what does `late` leave out",
+        "late_cuts": "which weights are used in two places on the path, and what does `late` leave out",
         "weights_by": "look for the call whose result is added to weight.grad by hand",
-        "order": "follow _input and _compute for an action of kind I on a stage in the middle",
+        "order": "follow _input and _compute for an action of kind I on a middle stage",
     },
     hints=(
-        "Open the named files; each question is answered by a line or two of code.",
-        "A tied layer's weights are counted in `uses`; torch's function returns gradients and accumulates nothing.",
-        "A message is taken, a gradient is computed, the result is put where the rank before waits for it.",
+        "Open the named files; a line or two of code answers each question.",
+        "`uses` counts a tied layer's weights; torch's function returns gradients and accumulates nothing.",
+        "The rank takes a message, computes a gradient, and puts the result where the previous rank waits for it.",
     ),
 )

@@ -1,6 +1,6 @@
 """The backward of a stage of linear layers by hand: first the gradient of its input, later those of its weights.
 
-Numbers are whole and small, so that products and sums are exact in every order.
+Values are small whole numbers, so that products and sums are exact in any order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROWS = 5
 
 
 def _draw_stage(case: Case, rng: Random) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
-    """Weights, what each layer got, and the gradient of the stage's output."""
+    """Draws the weights, the input of each layer, and the gradient of the stage's output."""
     sizes = case["sizes"]
     weights = [whole_numbers(rng, a * b).reshape(a, b).clamp(-2, 2) for a, b in pairwise(sizes)]
     inputs = [whole_numbers(rng, ROWS * sizes[0]).reshape(ROWS, -1)]
@@ -30,7 +30,7 @@ def _draw_stage(case: Case, rng: Random) -> tuple[list[torch.Tensor], list[torch
 def _arrived(
     weights: list[torch.Tensor], inputs: list[torch.Tensor], gradient: torch.Tensor
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """The gradient of the stage's input, and of each layer's output; by autograd, as an answer need not be."""
+    """The gradients of the stage's input and of each layer's output, computed by autograd."""
     leaf = inputs[0].clone().requires_grad_()
     outputs, value = [], leaf
     for layer, weight in enumerate(weights):
@@ -58,14 +58,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if case["part"] == "W":
         return _each(received, expected, "the gradient of weight")
     if not isinstance(received, list | tuple) or len(received) != 2:
-        return "input_gradient() returns two things: the gradient of the stage's input, and a list for the W."
+        return "input_gradient() must return two things: the gradient of the stage's input, and the list `arrived`."
     problem = wrong_value(0, received[0], expected[0], "the gradient of the stage's input")
     return _in_words(problem) or _each(received[1], expected[1], "the gradient that arrived at the output of layer")
 
 
 def _each(received: Any, expected: list[torch.Tensor], what: str) -> str | None:
     if not isinstance(received, list | tuple) or len(received) != len(expected):
-        return f"Return a list of {len(expected)} tensors, one for each layer: {what} 0, 1, ..."
+        return f"Return a list of {len(expected)} tensors, one per layer: {what} 0, 1, ..."
     problems = (
         wrong_value(0, mine, right, f"{what} {n}")
         for n, (mine, right) in enumerate(zip(received, expected, strict=True))
@@ -78,7 +78,7 @@ def _in_words(problem: str | None) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Stages of one to four layers, no layer square, so that a transposed matrix shows."""
+    """Stages of one to four layers. No layer is square, so that a transposed matrix is noticed."""
     stages = (rng.sample(range(2, 9), layers + 1) for layers in (1, 2, 3, 4))
     return [{"sizes": sizes, "part": part} for sizes in stages for part in ("I", "W")]
 
@@ -95,7 +95,7 @@ CHECK = Check(
     parts={"I": 2 / 3, "W": 1 / 3},
     hints=(
         "y = x @ W. Given g, the gradient of y, the gradient of x needs g and W's transpose, but not x itself.",
-        "Backward through one layer: g @ W.T; through the ReLU before it: times 0 where the layer's input is 0.",
-        "From the last layer to the first: note g; g = g @ W.T; then g = g * (inputs[layer] > 0), unless layer is 0.",
+        "Backward through one layer: g @ W.T. Through the ReLU before it: multiply by 0 where the layer's input is 0.",
+        "From the last layer to the first: save g; g = g @ W.T; then g = g * (inputs[layer] > 0), unless layer is 0.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Two chunks per rank in a V: zero bubble with 1F1B's memory, and little bubble with about half of it.
+"""Two chunks per rank in a V: zero bubble with 1F1B's memory, and a small bubble with about half of it.
 
-Half the memory is P + 2 half-size activations, V-Half's own; the target there is the idle time of interleaved 1F1B,
-3(P-1) chunk passes, whose rank 0 holds nearly twice as many.
+Half the memory is P + 2 half-size activations, as in V-Half. The target there is the idle time of interleaved 1F1B,
+3(P-1) chunk passes; its rank 0 holds nearly twice as many activations.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _case(part: str, num_ranks: int, num_microbatches: int) -> Case:
 
 
 def _draw_v(rng: Random) -> list[Case]:
-    """Every number of microbatches from 2P to 4P: which of them an order fails on is otherwise chance."""
+    """Every number of microbatches from 2P to 4P; otherwise it would be chance whether a wrong order fails."""
     sizes = [(ranks, num) for ranks in (2, 3, 4) for num in range(2 * ranks, 4 * ranks + 1)]
     sizes.append((4, rng.randint(17, 24)))
     return [_case(part, *size) for part in BOUNDS for size in sizes]
@@ -72,7 +72,7 @@ CHECK = Check(
     hints=(
         "Leave one place free for the way up before an F on the way down begins. If no rank finds a pass in a "
         "tick, the rule is stuck: raise an error.",
-        "W stands last on the wish list. Unlike in week 7, an I pass need not come first: try the F of the way up at "
+        "W comes last on the wish list. Unlike in week 7, an I pass need not come first: try the F of the way up at "
         "the top.",
         "F up if there is room for one; F down if there is room for two; I up; I down; W.",
     ),

@@ -1,6 +1,6 @@
-"""From how many microbatches on 1F1B is quicker than ZB-H1, when the split backward costs extra time.
+"""The number of microbatches from which 1F1B is faster than ZB-H1, when the split backward costs extra time.
 
-Expected values come from the clock: both schedules are played for growing numbers of microbatches.
+Expected values come from the simulator, which runs both schedules for different numbers of microbatches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST = 400
 
 
 def _wins_from(case: Case) -> int:
-    """The smallest number, by bisection: the lead of ZB-H1 shrinks with every microbatch."""
+    """The smallest number, found by bisection: the lead of ZB-H1 shrinks with every microbatch."""
     least, most = case["num_ranks"], MOST
     while least < most:
         middle = (least + most) // 2
@@ -29,9 +29,9 @@ def _wins_from(case: Case) -> int:
 
 
 def _is_quicker(case: Case, num_microbatches: int) -> bool:
-    """Whether 1F1B takes less time. F takes as long as W, and I a little more than W: ZB-H1 at its best.
+    """Whether 1F1B takes less time. F takes as long as W, and I a little longer than W: the best case for ZB-H1.
 
-    A quarter more: with `weight_gradient` and `extra` in quarters and eighths, a tie is a tie in floats too.
+    I is a quarter longer, so that with `weight_gradient` and `extra` in quarters and eighths a tie is exact in floats.
     """
     ranks, weight, extra = case["num_ranks"], case["weight_gradient"], case["extra"]
     split = Durations(weight, 1.25 * weight + extra, weight)
@@ -47,11 +47,11 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if type(received) is int and close(received, task.expected[0]):
         return None
     what = "a whole number" if type(received) is not int else "the smallest number of microbatches"
-    return f"For ({shown(case)}) {received!r} is not {what}."
+    return f"For ({shown(case)}), {received!r} is not {what}."
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Crossings between two whole numbers, on one exactly (then ZB-H1 is as quick), and below the number of ranks."""
+    """Crossings between two whole numbers, exactly on one (where both take equally long), and below num_ranks."""
     cases = []
     for num_ranks, least, most in ((2, 4, 30), (3, 4, 30), (4, 4, 20), (rng.randint(5, 8), 4, 8)):
         ratio = rng.randint(least, most) + rng.choice([0.25, 0.5, 0.75]) / max(1, num_ranks - 1)  # 2W/e
@@ -72,7 +72,7 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "Write the time of a step for both: M passes of everything, and the idle time. Subtract.",
+        "For both, write the time of a step: M passes of everything, plus the idle time. Subtract.",
         "With B = I + W - e: 1F1B takes (M+P-1)(F+B), ZB-H1 takes M(F+B+e) + (P-1)(F+I-W).",
         "ZB-H1 saves (P-1)(2W-e) in all and loses M*e: the smallest whole M with M*e > (P-1)(2W-e).",
     ),

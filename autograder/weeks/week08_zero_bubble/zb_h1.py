@@ -1,4 +1,4 @@
-"""ZB-H1: as quick as the paper's at F = I = W, within the memory of 1F1B."""
+"""ZB-H1: as fast as the paper's at F = I = W, within the memory of 1F1B."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autograder.checks.schedules import (
 
 
 def _in_memory_of_1f1b(case: Case, task: Task, schedule: Schedule) -> str | None:
-    """No rank holds more than 1F1B's fullest rank, here until W: a weight gradient needs its activations too."""
+    """No rank holds more than 1F1B's fullest rank, counted until W, because a weight gradient needs activations too."""
     most = max(peak_activations(task.expected[0], until=Kind.W))
     return too_much_held(schedule, [most] * len(schedule), Kind.W)
 
@@ -35,8 +35,8 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "Start from 1F1B: the same warm-up, then F and I in turn. Only the Ws move.",
-        "If a rank does its W at once, the rank before it waits. The later the stage, the longer its W can wait.",
-        "Rank r: P-1-r forwards; then F I, and from the r-th pair on W too; the remaining Ws at the end.",
+        "Start from 1F1B: the same warm-up, then alternate F and I. Only the Ws move.",
+        "If a rank does its W at once, the previous rank waits. The later the stage, the longer its W can wait.",
+        "Rank r: P-1-r forwards; then F I, and from the r-th pair on a W too; the remaining Ws at the end.",
     ),
 )

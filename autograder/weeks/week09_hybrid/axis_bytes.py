@@ -1,4 +1,4 @@
-"""What each axis sends, in bf16: five numbers for one rank of a middle stage."""
+"""The bytes that each axis sends, in bf16: five numbers for one rank of a middle stage."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from autograder.checks.formulas import formula_task, judge_numbers
 
 NAMES = (
     "the payload of a tensor-parallel all-reduce",
-    "what a rank sends in one",
-    "what it sends on tp in a forward of a microbatch",
-    "what it sends to the next stage for a microbatch",
-    "what it sends on dp in a step",
+    "the amount that a rank sends in one all-reduce",
+    "the amount that it sends on tp in the forward of a microbatch",
+    "the amount that it sends to the next stage per microbatch",
+    "the amount that it sends on dp per step",
 )
 SIZES = ("layers", "hidden", "sequence", "microbatch", "parameters", "tp", "pp", "dp")
 GPT3 = {
@@ -52,7 +52,7 @@ def expected(case: Case) -> list[float]:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Each axis of one rank, of two and of more, and microbatches of several sequences."""
+    """Each axis with one rank, two, and more; microbatches of several sequences."""
 
     def case(tp: int, pp: int, dp: int) -> Case:
         sizes = {"layers": pp * rng.randint(2, 9), "hidden": 64 * rng.randint(2, 99), "sequence": rng.randint(64, 4096)}
@@ -74,8 +74,9 @@ CHECK = Check(
     program="without_ranks",
     masked=("shardlab.collectives", "shardlab.costs", "shardlab.hybrid"),
     hints=(
-        "An activation is microbatch x sequence x hidden numbers of 2 bytes, whole on every tensor-parallel rank.",
-        "A ring all-reduce sends 2(N-1)/N of its payload; there are 2 in the forward of a layer, and L/p layers.",
+        "An activation has microbatch x sequence x hidden numbers of 2 bytes; every tensor-parallel rank has all of "
+        "it.",
+        "A ring all-reduce sends 2(N-1)/N of its payload; the forward of a layer does 2, and a stage has L/p layers.",
         "An axis of one rank sends nothing; a gradient has 2 bytes per parameter and is all-reduced over dp.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The place of a rank on every axis, the innermost axis first."""
+"""The coordinate of a rank on every axis, innermost axis first."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     received, expected = numbers_of(reply), task.expected[0]
     if not isinstance(received, dict) or set(received) != set(expected):
-        return f"Return a dict with the places on {', '.join(expected)}."
+        return f"Return a dict with the coordinates on {', '.join(expected)}."
     for name, place in expected.items():
         if type(received[name]) is not int or received[name] != place:
-            return f"With sizes {case['sizes']} rank {case['rank']} is not at {name} = {received[name]!r}."
+            return f"With sizes {case['sizes']}, rank {case['rank']} is not at {name} = {received[name]!r}."
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Two to five axes in several orders, an axis of one rank; on each mesh the ends and others."""
+    """Two to five axes in several orders, some of one rank; on each mesh the first and last ranks and some others."""
     meshes: list[dict[str, int]] = [{"tp": 8, "dp": 2, "pp": 4}, {"tp": 1, "dp": 7, "pp": 1}]
     for names in (["tp", "cp", "dp", "pp"], ["dp", "tp"], ["pp", "dp", "tp"], ["tp", "cp", "ep", "dp", "pp"]):
-        sizes = [2, 3, 4, 5, 1][: len(names)]  # of different lengths, so that an exchange shows
+        sizes = [2, 3, 4, 5, 1][: len(names)]  # all different, so that swapped axes are noticed
         rng.shuffle(sizes)
         meshes.append(dict(zip(names, sizes, strict=True)))
     worlds = [(sizes, grid_of({"sizes": sizes}).world) for sizes in meshes]
@@ -51,8 +51,8 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "A rank is a number whose digits are the places: the first axis is the last digit, the one that changes first.",
-        "The place on the first axis is rank % size; what is left, rank // size, is the same question without it.",
+        "A rank is a number whose digits are the coordinates. The first axis is the last digit, which changes fastest.",
+        "The coordinate on the first axis is rank % size; apply the same rule to rank // size for the other axes.",
         "for name, size in sizes.items(): rank, places[name] = divmod(rank, size)",
     ),
 )

@@ -1,4 +1,4 @@
-"""All groups of some axes: the ranks that differ on these axes alone, in the order in which every rank makes them."""
+"""All groups of some axes: ranks that differ only on these axes, in the order in which every rank makes them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     received, expected, asked = numbers_of(reply), task.expected[0], f"For {'-'.join(case['axes'])} of {case['sizes']}"
     if not isinstance(received, list | tuple) or any(not _is_group(group) for group in received):
-        return f"{asked} return a list of lists of ranks."
+        return f"{asked}, return a list of lists of ranks."
     plain = [list(group) for group in received]
-    return None if plain == expected else f"{asked} {_what_is_wrong(plain, expected, grid_of(case).world)}"
+    return None if plain == expected else f"{asked}, {_what_is_wrong(plain, expected, grid_of(case).world)}"
 
 
 def _is_group(group: Any) -> bool:
@@ -29,15 +29,15 @@ def _what_is_wrong(received: list[list[int]], expected: list[list[int]], world: 
     if len(received) != len(expected):
         return f"there are {len(expected)} groups, not {len(received)}."
     if wrong := [rank for rank, count in enumerate(counts) if count != 1]:
-        return f"rank {wrong[0]} is in {counts[wrong[0]]} groups; every rank is in one."
+        return f"rank {wrong[0]} is in {counts[wrong[0]]} groups, but every rank belongs to exactly one."
     if sorted(map(sorted, received)) == expected:
-        return "the groups are right and their order is not: ranks ascend in a group, groups by their first rank."
+        return "the groups are right, but not their order: sort ranks within a group, and groups by their first rank."
     strange = next(group for group in received if sorted(group) not in expected)
-    return f"{strange} is not a group: its ranks must differ on these axes and on no other."
+    return f"{strange} is not a group: its ranks must differ on these axes and on no others."
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Every choice of axes on four orders of them; neighbours or not, in the order of the mesh or not."""
+    """Several choices of axes on meshes in four orders: adjacent or not, and in the order of the mesh or not."""
     cases: list[Case] = []
     for order in ("tp-cp-dp-pp", "pp-dp-cp-tp", "cp-pp-tp-dp", "dp-tp-pp-cp"):
         sizes = [2, 3, 2, 4]
@@ -62,8 +62,9 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "Two ranks are in one group if they have the same place on every axis that is not asked for.",
-        "Go through the ranks in order; the places on the other axes, as a tuple, are the name of a rank's group.",
-        "found = {}; for each rank: found.setdefault(tuple of other places, []).append(rank). A dict keeps its order.",
+        "Two ranks are in the same group if they have the same coordinate on every axis that is not in `axes`.",
+        "Go through the ranks in order; use the coordinates on the other axes, as a tuple, as the key of a rank's "
+        "group.",
+        "found = {}; for each rank: found.setdefault(tuple of other coordinates, []).append(rank). A dict keeps order.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Hybrid sharding: weights cut inside a node, copied across nodes, with a budget of bytes for each of the two axes."""
+"""Hybrid sharding: weights sharded inside a node, replicated across nodes, with a byte budget for each axis."""
 
 from __future__ import annotations
 
@@ -65,8 +65,11 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         reported = reply.ranks[rank]
         received = reported.get("value", {}).get("plain")
         if isinstance(received, Tensor) and received.numel() > expected.numel():
-            return f"Rank {rank} returns {received.numel()} numbers; it keeps only its own slice, {expected.numel()}."
-        problem = wrong_value(rank, received, expected, "the new slice", relative=1e-9) or touched_input(
+            return (
+                f"Rank {rank} returns {received.numel()} numbers. Return only its own shard, {expected.numel()} "
+                "numbers."
+            )
+        problem = wrong_value(rank, received, expected, "the new shard", relative=1e-9) or touched_input(
             rank, reported, task
         )
         if problem := problem or _over_budget(case, task, reply, rank):
@@ -86,8 +89,8 @@ def _over_budget(case: Case, task: Task, reply: Reply, rank: int) -> str | None:
     for axis, expected in task.facts.items():
         if spent[axis] > expected + 64:
             return (
-                f"Rank {rank} sends {size(spent[axis])} {where[axis]} where {size(expected)} are enough. Which of the "
-                "collectives need the whole vector, and which only a slice?"
+                f"Rank {rank} sends {size(spent[axis])} {where[axis]}, but {size(expected)} would be enough. Which "
+                "collectives need the whole vector, and which need only a shard?"
             )
     return None
 
@@ -114,9 +117,10 @@ CHECK = Check(
     masked=("shardlab.collectives", "shardlab.data_parallel", "shardlab.hybrid"),
     timeout=30.0,
     hints=(
-        "Inside the node it is ZeRO-3: gather, use, reduce-scatter. Across nodes it is DDP, of a slice.",
-        "all_gather_single over node_group; backward; reduce_scatter_single over node_group; all_reduce of what came "
-        "over cross_group; divide by all ranks; update.",
+        "Inside the node it is ZeRO-3: gather, use, reduce-scatter. Across nodes it is DDP on a shard.",
+        "all_gather_single over node_group; backward; reduce_scatter_single over node_group; all_reduce the result "
+        "over "
+        "cross_group; divide by the number of all ranks; update.",
         "The mean is over the ranks of both groups: divide by the product of their sizes.",
     ),
 )

@@ -1,6 +1,6 @@
-"""A training step over three axes on real ranks: each rank's gradients are those of one process, cut as its weights.
+"""A training step over three axes on real ranks: each rank's gradients are its part of those of one process.
 
-Numbers are float64 and compared within 1e-9 of the largest. The axes lie on the ranks in several orders.
+Values are float64, compared within 1e-9 of the largest. The axes are mapped to the ranks in several orders.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AXES = {"tp": "tensor", "pp": "pipeline", "dp": "data"}
 
 
 def one_process(stages: list[tuple[Tensor, Tensor]], inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The gradients of both matrices of every stage, of the mean square error of the whole batch."""
+    """The gradients of both matrices of every stage for the mean squared error of the whole batch."""
     leaves = [tuple(weight.clone().requires_grad_() for weight in stage) for stage in stages]
     for columns, rows in leaves:
         inputs = torch.relu(inputs @ columns) @ rows
@@ -68,7 +68,7 @@ def _loss(stages: list[tuple[Tensor, Tensor]], inputs: Tensor, targets: Tensor) 
 
 
 def _most_bytes(grid: Grid, place: dict[str, int], activation: int, weights: int) -> dict[str, float]:
-    """What a rank need send on each axis: activations and their gradients, sums of partial ones, weights' gradients."""
+    """The bytes that each rank must send on each axis: partial sums (tp), activations (pp), weight gradients (dp)."""
     first, last = place["pp"] == 0, place["pp"] == grid.sizes["pp"] - 1
     return {
         "tp": 2 * ring_all_reduce_bytes(grid.sizes["tp"], activation),
@@ -85,7 +85,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         value = reported.get("value")
         received = value.get("plain") if isinstance(value, dict) else None
         if not isinstance(received, list | tuple) or len(received) != 3:
-            return f"Rank {rank} must return three things: the loss (None before the last stage) and two gradients."
+            return f"Rank {rank} must return three values: the loss (None before the last stage) and two gradients."
         problem = _wrong_loss(rank, received[0], loss)
         for name, one, expected in zip(("columns", "rows"), received[1:], gradients, strict=True):
             problem = problem or _wrong_gradient(rank, name, one, expected, grid_of(case))
@@ -96,23 +96,23 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 def _wrong_loss(rank: int, received: Any, expected: float | None) -> str | None:
     if expected is None:
-        return None if received is None else f"Rank {rank} is not in the last stage and has no loss: return None there."
+        return None if received is None else f"Rank {rank} is not in the last stage and has no loss: return None."
     number = received.item() if isinstance(received, Tensor) and received.numel() == 1 else received
     if type(number) is not float or not abs(number - expected) <= TOLERANCE * max(1.0, expected):
-        return f"The loss on rank {rank} is not the mean square error of its replica's part."
+        return f"The loss on rank {rank} is not the mean squared error of its replica's part of the batch."
     return None
 
 
 def _wrong_gradient(rank: int, name: str, received: Any, expected: Tensor, grid: Grid) -> str | None:
     if not isinstance(received, Tensor) or received.shape != expected.shape or received.dtype != expected.dtype:
-        return f"On rank {rank} the gradient of {name} must have its shape, {list(expected.shape)}, and its dtype."
+        return f"On rank {rank}, the gradient of {name} must have the same shape, {list(expected.shape)}, and dtype."
     if (received - expected).abs().max() <= TOLERANCE * expected.abs().max():
         return None
     where = f"The gradient of {name} on rank {rank}, which is at {_at(grid.coordinates(rank))}"
     ratio = float((received * expected).sum() / (expected * expected).sum())
     if ratio > 0 and (received - ratio * expected).abs().max() <= 1e-6 * received.abs().max():
-        return f"{where}, points the right way and is {ratio:.4g} times as long as one process's."
-    return f"{where}, is not that of one process on the whole batch. Which ranks have what it lacks?"
+        return f"{where}, has the right direction but is {ratio:.4g} times as large as that of one process."
+    return f"{where}, is not that of one process on the whole batch. Which ranks have the missing part?"
 
 
 def _at(place: dict[str, int]) -> str:
@@ -126,19 +126,22 @@ def _wrong_bill(task: Task, reply: Reply, grid: Grid) -> str | None:
             among = call.members if call.peer is None else [rank, call.peer]
             axis = next((name for name in AXES if set(among) <= set(grid.group_of(rank, name))), None)
             if axis is None:
-                return f"Rank {rank} calls {call.kind} with ranks that share none of its three groups: {sorted(among)}."
+                return (
+                    f"Rank {rank} calls {call.kind} among {sorted(among)}, which is not within one of its three groups."
+                )
             sent[axis] += call.sent_bytes
         for axis, expected in most.items():
             if sent[axis] > expected + 64:
                 return (
-                    f"Rank {rank} sends {size(sent[axis])} on the {AXES[axis]} axis where {size(expected)} are enough."
+                    f"Rank {rank} sends {size(sent[axis])} on the {AXES[axis]} axis, but {size(expected)} would be "
+                    "enough."
                 )
     least = sum(most["pp"] + most["tp"] / 2 + most["dp"] for most in task.facts["most"])
     return carried_too_little(reply, int(0.98 * least))
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Each axis of one, two and three ranks, and each the innermost; a stage in the middle."""
+    """Each axis with one, two and three ranks, and each axis as the innermost; a middle stage."""
     cases: list[Case] = []
     for sizes in (
         {"pp": 2, "tp": 2, "dp": 1},
@@ -166,10 +169,11 @@ CHECK = Check(
     timeout=40.0,
     parts={WITHOUT: 1 / 2, WITH: 1 / 2},
     hints=(
-        "Three axes, three moments: tp inside the stage, pp before and behind it, dp at the end, on gradients.",
+        "Each axis communicates at its own time: tp inside the stage, pp before and after it, dp at the end, on "
+        "gradients.",
         "The stage is reduce_from_tp(relu(copy_to_tp(x) @ columns) @ rows), both over tp_group; a received tensor "
-        "needs requires_grad_(), and its .grad goes back to the stage before.",
-        "Then all_reduce both gradients over dp_group and divide by its size. Over no other: the others have other "
-        "weights.",
+        "needs requires_grad_(), and its .grad goes back to the previous stage.",
+        "Then all_reduce both gradients over dp_group and divide by its size. Use no other group: its ranks have "
+        "different weights.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The groups of rank 37 of 64, and which of them leave a node of eight."""
+"""The groups of rank 37 of 64, and which of them leave its node of eight."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "The order is tp, dp, pp, the innermost first: 8, 2 and 4 ranks.",
-        "37 = 5 + 8 · 0 + 16 · 2: tp 5, dp 0, pp 2. Change one place at a time.",
+        "The order is tp, dp, pp, innermost first: 8, 2 and 4 ranks.",
+        "37 = 5 + 8 · 0 + 16 · 2: tp 5, dp 0, pp 2. Change one coordinate at a time.",
         "Ranks 32 to 39 are on node 4: which of your groups has a rank on another node?",
     ),
 )

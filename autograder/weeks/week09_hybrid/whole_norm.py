@@ -1,4 +1,4 @@
-"""The norm of one model's gradients, some cut over tp, some held by every tensor-parallel rank, cut over pp as well."""
+"""The norm of one model's gradients: some split over tp, some on every tensor-parallel rank, and all split over pp."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from autograder.checks.base import Case, Check, Reply, Task, calls_of, close, si
 from autograder.checks.groups import DTYPES
 from autograder.checks.meshes import MASKED, grid_of, groups_by_rank, task_inputs
 
-ALIKE = 1.1171875  # of 384 such numbers squares and norm are off in bfloat16, all to one side, whatever their signs
-MOST_BYTES = 128  # one number an axis; the gradients are longer
+ALIKE = 1.1171875  # bfloat16 rounds the squares of 384 of these, and their norm, in one direction, whatever their signs
+MOST_BYTES = 128  # one number per axis; the gradients are longer
 
 
 def _make(case: Case, rng: Random) -> Task:
@@ -51,11 +51,11 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         norm = norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm
         if not close(norm, expected, 1e-4):
             whole = f"the norm of the model's gradients is {expected:.6g}"
-            return f"Rank {rank} returns {norm!r} where {whole}, on every rank."
+            return f"Rank {rank} returns {norm!r}, but {whole}, on every rank."
         if problem := touched_input(rank, {**reported, "shares_input": False}, task):
             return problem
         if (mine := sum(call.sent_bytes for call in calls_of(reply, rank))) > MOST_BYTES:
-            return f"Rank {rank} sends {size(mine)}. What is the least that the others must know of your gradients?"
+            return f"Rank {rank} sends {size(mine)}. How little do the other ranks need to know about its gradients?"
     return None
 
 
@@ -89,10 +89,11 @@ CHECK = Check(
     masked=(*MASKED, "shardlab.data_parallel"),
     timeout=30.0,
     hints=(
-        "Ask of every number of the model: how many ranks hold it, and how often is it counted?",
-        "Squares add up over tp and over pp; what is not split lies on all ranks of tp_group and counts once; dp holds "
-        "copies of everything.",
-        "Sum the squares of the split ones, and of the others only where dist.get_rank(tp_group) == 0, in float32; "
-        "all-reduce over tp_group, then pp_group; then the root.",
+        "For every number of the model, ask how many ranks hold it, and how often you count it.",
+        "Sum squares over tp and over pp. A gradient that is not split is on all ranks of tp_group and counts once; dp "
+        "ranks hold copies of everything.",
+        "In float32, sum the squares of the split gradients, and of the others only where dist.get_rank(tp_group) == "
+        "0; "
+        "all-reduce over tp_group, then over pp_group; then take the square root.",
     ),
 )

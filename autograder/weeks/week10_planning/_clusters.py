@@ -1,8 +1,8 @@
-"""Shared by the checks of this week: models and clusters as plain data, every layout of them, and their costs.
+"""Shared by this week's checks: models and clusters as plain data, all layouts for them, and the costs of a layout.
 
-A layout is (tp, pp, dp, b): sizes of tensor, pipeline and data parallelism, and sequences in a microbatch. A model is
-{"parameters", "layers", "hidden", "heads", "sequence"}; a GPU is {"flops", "nvlink", "network", "per_server"}, in
-FLOP/s and bytes per second that it and its network card reach.
+A layout is (tp, pp, dp, b): sizes of tensor, pipeline and data parallelism, and sequences per microbatch. A model is
+{"parameters", "layers", "hidden", "heads", "sequence"}. A GPU is {"flops", "nvlink", "network", "per_server"}: the
+FLOP/s and bytes per second that it and its network card achieve.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shardlab.costs.models.model import divisors
 from shardlab.costs.traffic import ring_all_gather_bytes
 
 Layout = tuple[int, int, int, int]
-MASKED = ("shardlab.costs",)  # formulas are asked for: it holds them
+MASKED = ("shardlab.costs",)  # the exercises ask for formulas that it contains
 GPT = {"parameters": 175e9, "layers": 96, "hidden": 12288, "heads": 96, "sequence": 2048}
 H100 = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10, "per_server": 8}
 
@@ -45,7 +45,7 @@ def drawn_gpu(rng: Random) -> dict[str, Any]:
 def all_layouts(
     num_gpus: int, per_server: int, num_layers: int, num_heads: int, sequences: int, microbatches: list[int]
 ) -> list[Layout]:
-    """tp divides a server and the heads, pp the layers, dp * b the batch; tp * pp * dp are all GPUs."""
+    """tp divides a server and the heads, pp the layers, and dp * b the batch; tp * pp * dp is the number of GPUs."""
     return [
         (tp, pp, num_gpus // (tp * pp), b)
         for tp in divisors(per_server)
@@ -56,7 +56,7 @@ def all_layouts(
 
 
 def rank_bytes(model: dict[str, Any], layout: Layout, sequences: int) -> float:
-    """States with fp32 gradients and ZeRO-1, activations of 1F1B's first stage, sequence parallel, scores not kept."""
+    """States with fp32 gradients and ZeRO-1; activations of 1F1B's first stage, sequence parallel, without scores."""
     tp, pp, dp, b = layout
     states = zero_state_bytes(model["parameters"] / (tp * pp), dp, 1, gradient_bytes=4).total
     in_flight = min(pp, sequences // (dp * b)) * model["layers"] / pp
@@ -67,9 +67,9 @@ def rank_bytes(model: dict[str, Any], layout: Layout, sequences: int) -> float:
 
 
 def step_seconds(model: dict[str, Any], layout: Layout, sequences: int, gpu: dict[str, Any]) -> float:
-    """(m + p - 1) microbatches of work and four all-reduces a layer; fp32 gradients, bf16 weights at the end.
+    """(m + p - 1) slots of work and four all-reduces per layer; fp32 gradients and bf16 weights at the end.
 
-    The links have no latency.
+    Links have no latency.
     """
     tp, pp, dp, b = layout
     share = model["parameters"] / (tp * pp)
@@ -82,7 +82,7 @@ def step_seconds(model: dict[str, Any], layout: Layout, sequences: int, gpu: dic
 
 
 def as_layouts(value: Any) -> list[Layout] | None:
-    """What came back as layouts, or None where it is not a list of four whole numbers each."""
+    """The returned value as a list of layouts, or None if it is not a list of tuples of four whole numbers."""
     if not isinstance(value, list | tuple):
         return None
     for one in value:

@@ -1,4 +1,4 @@
-"""Six lines of a calculator, five of them with an error that public calculators have had; one part a line."""
+"""Six lines of a calculator, five of them with an error that public calculators have had; one part per line."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from autograder.checks.formulas import numbers_of, trouble_in_call
 from autograder.weeks.week10_planning._clusters import MASKED
 
 WHY = {
-    "parameters": "Count each kind of matrix and norm, and look at the width of keys and values.",
-    "state_bytes": "Look at the type of gradients that are summed up, and at what ZeRO-1 cuts.",
-    "activation_bytes": "Look at what a fused attention kernel does not keep.",
-    "all_reduce_bytes": "Follow one byte round the ring: how often is it sent, and by how many of the ranks?",
-    "attention_flops": "Look at what a kernel with a causal mask skips.",
-    "bubble": "The line as you found it computes (P-1)/(M+P-1).",
+    "parameters": "Count each kind of matrix and norm, and check the width of keys and values.",
+    "state_bytes": "Check the dtype in which gradients are summed, and which states ZeRO-1 shards.",
+    "activation_bytes": "Which tensors does a fused attention kernel not keep?",
+    "all_reduce_bytes": "Follow one byte around the ring: how often is it sent, and by how many of the ranks?",
+    "attention_flops": "Which part does a kernel with a causal mask skip?",
+    "bubble": "The original line, (P-1)/(M+P-1), was right.",
 }
 PUBLIC = {
     "layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128256, "sequence": 8192,
@@ -31,7 +31,7 @@ PUBLIC = {
 
 
 def calculated(sizes: dict[str, Any]) -> dict[str, float]:
-    """What each line means: see the exercise."""
+    """The correct value of each line, as the exercise defines it."""
     names = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "sequence")
     model = Transformer("drawn", **{name: sizes[name] for name in names}, gated=True)
     s, b, h, tp = sizes["sequence"], sizes["microbatch"], sizes["hidden"], sizes["tp"]
@@ -58,7 +58,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     received, name = numbers_of(reply), case["part"]
     if not isinstance(received, dict) or name not in received:
         return f"calculate must return a dict with {', '.join(WHY)}."
-    diagonal = 1.5 / case["sizes"]["sequence"]  # a token may see itself: (s + 1) / 2 is as honest as s / 2
+    diagonal = 1.5 / case["sizes"]["sequence"]  # a token may attend to itself: accept (s + 1) / 2 as well as s / 2
     if close(received[name], task.expected[0], diagonal if name == "attention_flops" else 1e-6):
         return None
     return f"{name} is {received[name]!r}, which is not right. {WHY[name]} Sizes: {case['sizes']}."
@@ -98,7 +98,7 @@ CHECK = Check(
     masked=MASKED,
     parts={part: 0.1 if part == "bubble" else 0.18 for part in WHY},
     hints=(
-        "Take one line at a time, and a size at which you know the answer: kv_heads = heads, tp = 1, one layer.",
+        "Test one line at a time, with sizes for which you know the answer: kv_heads = heads, tp = 1, one layer.",
         "Keys and values are kv_heads/heads as wide; the output layer is a second matrix of vocab * hidden.",
         "fp32 gradients: 6 + 12/dp. Flash attention: no 5as/h. All-reduce: 2(tp-1)/tp. A causal mask: half the FLOPs.",
     ),

@@ -1,4 +1,4 @@
-"""Layers cut into stages within the memory of each, the slowest as quick as can be."""
+"""Layers cut into stages that fit in memory, with the slowest stage as fast as possible."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     where = f"{len(case['layers'])} layers, {case['num_stages']} stages, {case['num_microbatches']} microbatches"
     sizes = numbers_of(reply)
     if not isinstance(sizes, list | tuple) or any(type(size) is not int or size < 1 for size in sizes):
-        return f"For {where}: return the number of layers of each stage, whole numbers of 1 or more."
+        return f"For {where}: return the number of layers in each stage, as whole numbers of 1 or more."
     if len(sizes) != case["num_stages"] or sum(sizes) != len(case["layers"]):
         return f"For {where}: received {len(sizes)} stages with {sum(sizes)} layers."
     begin, slowest = 0, 0.0
@@ -46,7 +46,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
             )
         slowest = max(slowest, sum(layer[0] for layer in own))
     if slowest > task.expected[0] * (1 + SLACK):
-        return f"For {where}: it fits, but the slowest stage takes {slowest:g} where {task.expected[0]:g} is enough."
+        return f"For {where}: it fits, but the slowest stage takes {slowest:g}; {task.expected[0]:g} is possible."
     return None
 
 
@@ -55,7 +55,7 @@ def _held(layers: list[Any], in_flight: int) -> float:
 
 
 def drawn_case(rng: Random, num_layers: int, num_stages: int, num_microbatches: int, tight: float) -> Case:
-    """Layers at random; a limit between the least that any cut needs (tight 1) and what the quickest one takes (0)."""
+    """Random layers; a limit between the least that any cut needs (tight = 1) and that of the fastest cut (0)."""
     layers = [[rng.randint(1, 50), rng.randint(1, 30), rng.randint(0, 9)] for _ in range(num_layers)]
     case = {"layers": layers, "num_stages": num_stages, "num_microbatches": num_microbatches}
     most = max(_best(case, float("inf")).bytes)
@@ -91,8 +91,8 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "best[s][k]: the slowest stage of the best cut of the first k layers into s stages. What is best[1][k]?",
-        "best[s][k] is the least over j of max(best[s-1][j], seconds of layers j to k), where these layers fit.",
-        "Remember the best j, and walk back from the last stage. Stage i has min(num_stages - i, m) in flight.",
+        "Let best[s][k] be the slowest stage in the best cut of the first k layers into s stages. What is best[1][k]?",
+        "best[s][k] is the minimum over j of max(best[s-1][j], seconds of layers j to k), where these layers fit.",
+        "Save the best j, and trace back from the last stage. Stage i has min(num_stages - i, m) in flight.",
     ),
 )

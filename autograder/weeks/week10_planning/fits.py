@@ -1,4 +1,4 @@
-"""Bytes that are left on a GPU beside model states and activations; below 0 where it does not fit."""
+"""Bytes left on a GPU after model states and activations; negative if they do not fit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if type(received) in (int, float) and abs(received - expected) <= 1e-6 * case["gpu_bytes"]:
         return None
     if close(received, -expected):
-        return f"For ({shown(case)}) the sign is wrong: what is left is above 0 where the rank fits."
-    return f"For ({shown(case)}) {received!r} is not the number of bytes left."
+        return f"For ({shown(case)}), the sign is wrong: the number of bytes left is positive if the rank fits."
+    return f"For ({shown(case)}), {received!r} is not the number of bytes left."
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Each kind of layout with a model that fits, with one that does not, and on every GPU."""
+    """Each kind of layout, with a model that fits and with one that does not, on every GPU."""
     sizes = [
         (1, 1, 1),
         (8, 1, rng.randint(2, 9)),
@@ -41,7 +41,7 @@ def _draw(rng: Random) -> list[Case]:
     cases = []
     for tp, pp, dp in sizes:
         for fill, gib in product((0.3, 3.0), (32, 80, 141)):
-            num_parameters = int(fill * gib * 2**30 / 18) * tp * pp  # 18 bytes for each, if nothing is shared
+            num_parameters = int(fill * gib * 2**30 / 18) * tp * pp  # 18 bytes per parameter without ZeRO
             activations = rng.randint(1, 10) * 10**9
             cases.append(dict(zip(NAMES, (num_parameters, tp, pp, dp, activations, gib * 2**30), strict=True)))
     return cases
@@ -61,8 +61,8 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "How many parameters has a rank? tp and pp both cut the model, dp does not.",
-        "A parameter costs 2 bytes as a weight, 4 as a gradient, 12 in the optimizer; ZeRO-1 cuts the 12 by dp.",
+        "How many parameters does a rank have? tp and pp both split the model; dp does not.",
+        "A parameter costs 2 bytes as a weight, 4 as a gradient and 12 in the optimizer; ZeRO-1 divides the 12 by dp.",
         "gpu_bytes - num_parameters / (tp * pp) * (6 + 12 / dp) - activation_bytes.",
     ),
 )

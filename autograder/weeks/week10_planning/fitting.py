@@ -1,4 +1,4 @@
-"""What a rank of a layout holds, and the layouts whose ranks fit."""
+"""The bytes that a rank of a layout holds, and the layouts whose ranks fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _make(case: Case, rng: Random) -> Task:
         expected = rank_bytes(model, case["layout"], sequences)
         return _task(case, [model, case["layout"], sequences], expected)
     found = _layouts(case)
-    rng.shuffle(found)  # so that no order but the given one is right
+    rng.shuffle(found)  # so that only the given order is right
     fit = [layout for layout in found if rank_bytes(model, layout, sequences) <= case["limit_bytes"]]
     return _task(case, [found, model, sequences, case["limit_bytes"]], fit)
 
@@ -47,7 +47,8 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return _judge_fitting(case, as_layouts(received), expected)
     if close(received, expected):
         return None
-    return f"{received!r} is not the bytes of a rank: {case['model']}, {case['layout']}, {case['sequences']} sequences."
+    where = f"{case['model']}, {case['layout']}, {case['sequences']} sequences"
+    return f"{received!r} is not the number of bytes on a rank: {where}."
 
 
 def _judge_fitting(case: Case, reported: list[Layout] | None, expected: list[Layout]) -> str | None:
@@ -55,10 +56,10 @@ def _judge_fitting(case: Case, reported: list[Layout] | None, expected: list[Lay
         return "fitting must return a list of layouts, each (tp, pp, dp, b)."
     limit = f"into {case['limit_bytes']:.4g} bytes"
     if extra := [layout for layout in reported if layout not in expected]:
-        return f"{extra[0]} does not fit {limit}, or was not among the given: {case['model']}."
+        return f"{extra[0]} does not fit {limit}, or was not among the given layouts: {case['model']}."
     if missing := [layout for layout in expected if layout not in reported]:
-        return f"{missing[0]} fits {limit} and is missing: {case['model']}."
-    return None if reported == expected else "Keep each layout once, and the order in which they were given."
+        return f"{missing[0]} fits {limit} but is missing: {case['model']}."
+    return None if reported == expected else "Return each layout once, in the order in which they were given."
 
 
 def _draw(rng: Random) -> list[Case]:
@@ -68,7 +69,7 @@ def _draw(rng: Random) -> list[Case]:
         case = {"model": model, "num_gpus": num_gpus, "sequences": sequences}
         some = sorted((rank_bytes(model, layout, sequences), layout) for layout in _layouts(case))
         cases += [case | {"layout": layout, "part": "rank_bytes"} for _, layout in some]
-        for at in (len(some) // 2, len(some) - 1):  # between two layouts, for rounding must decide nothing
+        for at in (len(some) // 2, len(some) - 1):  # between two layouts, so that rounding decides nothing
             cases.append(case | {"limit_bytes": (some[at - 1][0] + some[at][0]) / 2, "part": "fitting"})
     few = {"model": drawn_model(rng, 32, 32), "num_gpus": 32, "sequences": 16}  # fewer microbatches than stages
     cases.append(few | {"layout": (4, 8, 1, 4), "part": "rank_bytes"})
@@ -93,7 +94,7 @@ CHECK = Check(
     masked=MASKED,
     parts={"rank_bytes": 2 / 3, "fitting": 1 / 3},
     hints=(
-        "States as in the warm-up; then activations: of how many layers, and of how many microbatches at once?",
+        "States as in the warm-up, then activations: for how many layers, and for how many microbatches at once?",
         "The first stage of 1F1B holds min(pp, m) microbatches of layers/pp layers; m = sequences / (dp * b).",
         "A layer keeps 34 * sequence * b * hidden / tp bytes.",
     ),

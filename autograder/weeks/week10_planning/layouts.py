@@ -1,4 +1,4 @@
-"""Every layout of a cluster that model, servers and batch allow: none missing, none twice, none that cannot be."""
+"""Every layout that the model, servers and batch allow: none missing, none twice, none impossible."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     value = numbers_of(reply)
     if isinstance(value, list | tuple) and len(value) > MOST:
-        return f"For ({shown(case)}) there are {len(value)} layouts; there are far fewer."
+        return f"For ({shown(case)}), you return {len(value)} layouts; there are far fewer."
     received = as_layouts(value)
     if received is None:
-        return f"For ({shown(case)}) return a list of layouts, each (tp, pp, dp, b) in whole numbers."
+        return f"For ({shown(case)}), return a list of layouts, each (tp, pp, dp, b) in whole numbers."
     expected = set(task.expected[0])
     if extra := sorted(set(received) - expected):
-        return f"For ({shown(case)}) {extra[0]} is not a possible layout: {_why(case, extra[0])}."
+        return f"For ({shown(case)}), {extra[0]} is not a possible layout: {_why(case, extra[0])}."
     if missing := sorted(expected - set(received)):
         num = f"expected {len(expected)} layouts, received {len(set(received))}"
-        return f"For ({shown(case)}) {missing[0]} is missing; {num}."
-    return f"For ({shown(case)}) some layouts are there twice." if len(received) != len(expected) else None
+        return f"For ({shown(case)}), {missing[0]} is missing; {num}."
+    return f"For ({shown(case)}), some layouts appear twice." if len(received) != len(expected) else None
 
 
 def _why(case: Case, layout: tuple[int, ...]) -> str:
     tp, pp, dp, b = layout
     reasons = {
-        "sizes are 1 or more": min(layout) < 1,
+        "sizes must be 1 or more": min(layout) < 1,
         f"tp * pp * dp is {tp * pp * dp}": tp * pp * dp != case["num_gpus"],
         f"tp = {tp} does not divide the {case['gpus_per_server']} GPUs of a server": case["gpus_per_server"]
         % (tp or 1),
@@ -64,7 +64,7 @@ CHECK = Check(
     public=(
         dict(zip(NAMES, (8, 8, 4, 8, 8, [1, 2]), strict=True)),
         dict(zip(NAMES, (64, 8, 48, 12, 96, [1, 4]), strict=True)),
-        dict(zip(NAMES, (48, 4, 36, 12, 96, [1, 3]), strict=True)),  # servers of four, no powers of two
+        dict(zip(NAMES, (48, 4, 36, 12, 96, [1, 3]), strict=True)),  # servers of four; sizes that are not powers of two
     ),
     draw=_draw,
     make=formula_task("layouts", NAMES, lambda case: all_layouts(*(case[name] for name in NAMES))),
@@ -72,7 +72,7 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "Two loops choose tp and pp; dp is what is left of the GPUs. A third tries the microbatches.",
+        "Two loops choose tp and pp, and dp is the rest: num_gpus // (tp * pp). A third loop tries the microbatches.",
         "tp divides gpus_per_server and num_heads, pp divides num_layers, tp * pp divides num_gpus.",
         "Keep b where sequences % (dp * b) == 0.",
     ),

@@ -1,4 +1,4 @@
-"""Seconds of a layout's step by a short formula, and the layouts in that order."""
+"""The seconds of a layout's step by a short formula, and the layouts sorted by them."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         if close(received, expected):
             return None
         sizes = f"{case['model']}, {case['gpu']}, {case['sequences']} sequences"
-        return f"{received!r} is not the seconds of {case['layout']}: {sizes}."
+        return f"{received!r} is not the number of seconds for {case['layout']}: {sizes}."
     reported = as_layouts(received)
     if reported is None or sorted(reported) != sorted(expected):
-        return "ranked must return the layouts that it was given, each once, the fastest first."
+        return "ranked must return the given layouts, each once, fastest first."
     seconds = [step_seconds(case["model"], layout, case["sequences"], case["gpu"]) for layout in reported]
     for place in range(1, len(reported)):
         if seconds[place] < seconds[place - 1] * (1 - 1e-9):
-            return f"{reported[place]} is faster than {reported[place - 1]}, which stands before it."
+            return f"{reported[place]} is faster than {reported[place - 1]}, which comes before it."
     return None
 
 
@@ -92,9 +92,9 @@ CHECK = Check(
     masked=MASKED,
     parts={"step_seconds": 2 / 3, "ranked": 1 / 3},
     hints=(
-        "One microbatch on one stage first: its work, then its all-reduces. Then how many of them follow each other.",
+        "Start with one microbatch on one stage: its work, then its all-reduces. Then count how many slots follow.",
         "work = 6 * (parameters on the rank) * b * sequence / flops; an all-reduce sends 2(tp-1)/tp of 2*b*s*hidden.",
         "(m + pp - 1) * (work + tensor) + 6 bytes * (parameters on the rank) * (dp-1)/dp / link. The link is NVLink if "
-        "tp * dp fit into a server, else per_server/tp network cards together, but no faster than NVLink.",
+        "tp * dp GPUs fit into a server, else per_server/tp network cards together, but no faster than NVLink.",
     ),
 )

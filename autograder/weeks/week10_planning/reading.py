@@ -1,4 +1,4 @@
-"""Three answers from Megatron-Core's code; `tests/autograder/test_week10.py` asks the code itself."""
+"""Three answers from Megatron-Core's code; the week's own test checks them against that code."""
 
 from autograder.checks.reading import reading_check
 
@@ -13,12 +13,12 @@ CHECK = reading_check(
     READING,
     {
         "order": "look at the default of `order` in initialize_model_parallel",
-        "fp32_gradients": "look for a field of DistributedDataParallelConfig: in which type are gradients reduced",
-        "smallest_bucket": "look at how DistributedDataParallel fills a bucket_size of None",
+        "fp32_gradients": "look for a field of DistributedDataParallelConfig: in which dtype are gradients reduced",
+        "smallest_bucket": "look at how DistributedDataParallel sets the bucket size if bucket_size is None",
     },
     hints=(
-        "Open the named files; each question is answered by a few lines of code.",
-        "Defaults of arguments say what a framework thinks normal; a dataclass lists its fields with defaults.",
-        "The bucket is a max of two numbers, one of which grows with the data-parallel size.",
+        "Open the named files; a few lines of code answer each question.",
+        "Default arguments show what a framework considers normal; a dataclass lists its fields with their defaults.",
+        "The bucket size is the max of two numbers, one of which grows with the data-parallel size.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The share of the GPUs' peak that a step uses by 6P a token, and the days of a whole training."""
+"""The fraction of the GPUs' peak that a step uses, at 6P FLOPs per token, and the days of a whole training run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _used_and_days(case: Case) -> tuple[float, float]:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Trainings of some 20,000 steps, where a hundred steps show and the last one, whole or not, does not."""
+    """Runs of about 20,000 steps, where an error of 100 steps is noticed but a partial last step is not."""
     cases = []
     for num_gpus, peak in product((8, 1024, 16384), (312e12, 989.5e12)):
         tokens = rng.randint(1, 64) * 2**20
@@ -46,8 +46,8 @@ CHECK = Check(
     draw=_draw,
     make=formula_task("used_and_days", NAMES, _used_and_days),
     judge=judge_numbers(
-        ("the share of the peak", "the number of days"), relative=1e-4
-    ),  # a last step may be a whole one
+        ("the fraction of the peak", "the number of days"), relative=1e-4
+    ),  # the last step may be rounded up
     program="without_ranks",
     masked=MASKED,
     hints=(

@@ -1,6 +1,6 @@
-"""Shared by week 11: what is masked, tokens whose choices no rounding can change, and tensors compared by name.
+"""Shared by week 11: masked modules, tokens whose choices rounding cannot change, and tensors compared by name.
 
-Shapes: T tokens, H hidden, E experts, K choices of a token.
+Shapes: T tokens, H hidden, E experts, K choices per token.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from torch import Tensor
 from autograder.checks.base import Reply, Task, wrong_value
 
 MASKED = ("shardlab.model", "shardlab.expert_parallel", "shardlab.hybrid", "shardlab.collectives")
-TOLERANCE = 1e-5  # of the largest number, in float32: sums in another order
-GAP = 1e-3  # of scores, between the last expert that is chosen and the first that is not
+TOLERANCE = 1e-5  # relative to the largest number, in float32: sums may be in another order
+GAP = 1e-3  # of scores, between the last chosen expert and the first one not chosen
 
 
 def drawn(rng: Random, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Normal numbers, rounded to `dtype`."""
+    """Draws normal numbers, rounded to `dtype`."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     return torch.randn(*shape, generator=generator).to(dtype)
 
 
 def clear_cut(rows: Tensor, k: int, preferred: Callable[[Tensor], Tensor], num_rows: int) -> Tensor:
-    """The first `num_rows` rows whose k best experts are clear: rounding leaves their choices as they are.
+    """The first `num_rows` rows whose k best experts are clear, so that rounding does not change their choices.
 
-    preferred: what an expert is chosen by, [rows, E]. Raises ValueError where too few rows are left.
+    preferred: the values by which experts are chosen, [rows, E]. Raises ValueError if too few rows are left.
     """
     ranked = preferred(rows).sort(-1, descending=True).values
     clear = rows if k == ranked.shape[-1] else rows[ranked[:, k - 1] - ranked[:, k] > GAP]
@@ -38,7 +38,7 @@ def clear_cut(rows: Tensor, k: int, preferred: Callable[[Tensor], Tensor], num_r
 
 
 def value_on(reply: Reply, rank: int) -> Any:
-    """What a rank returned, None where that could not travel."""
+    """The value that a rank returned, or None if it could not be sent."""
     value = reply.ranks[rank].get("value")
     return value.get("plain") if isinstance(value, dict) else None
 
@@ -52,9 +52,9 @@ def wrong_tensors(
     relative: float = TOLERANCE,
     rooms: Mapping[str, float] | None = None,
 ) -> str | None:
-    """Hold a tuple of tensors against {name: tensor}, in order; whole numbers exactly.
+    """Compares a tuple of tensors with {name: tensor}, in order; integers must be equal.
 
-    `why` has the question to ask oneself where a name's tensor is wrong; `rooms` the names with another tolerance.
+    `why` has the question to ask if the tensor with that name is wrong; `rooms` has other tolerances by name.
     """
     if not isinstance(received, list | tuple) or len(received) != len(expected):
         return f"Return {len(expected)} tensors: {', '.join(expected)}."
@@ -66,17 +66,17 @@ def wrong_tensors(
 
 
 def _multiple(received: Any, wanted: Tensor) -> str:
-    """What to say of a tensor that is the right one several times over."""
+    """The sentence for a tensor that is a multiple of the right one."""
     if not isinstance(received, Tensor) or received.shape != wanted.shape or not wanted.any():
         return ""
     a, b = received.double(), wanted.double()
     ratio = float((a * b).sum() / (b * b).sum())
     if not abs(ratio - 1) > 1e-3 or not (a - ratio * b).abs().max() <= 1e-4 * a.abs().max():
         return ""
-    return f" All of it is {ratio:.4g} times what is expected."
+    return f" The whole tensor is {ratio:.4g} times the expected one."
 
 
 def one_rank(call: str, args: Sequence[Any], expected: Any, *, keeps_inputs: bool = True, **facts: Any) -> Task:
-    """A task without messages: one rank, alone."""
+    """A task with one rank and no messages."""
     mine = {"args": list(args), "groups": {}, "reports": [], "calls": 1}
     return Task(call, 1, [mine], [expected], groups=[], facts=facts, keeps_inputs=keeps_inputs, reads_calls=False)

@@ -1,4 +1,4 @@
-"""Parameters of a model of experts: all, and those that a token visits."""
+"""Parameters of a mixture-of-experts model: all of them, and those that a token uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIXTRAL: Case = dict(zip(SIZES, (32, 0, 4096, 41_951_232, 0, 14_336, 8, 2, 0, 32
 
 
 def expected(case: Case) -> tuple[float, float]:
-    """(parameters in all, parameters that a token visits)."""
+    """Returns (all parameters, parameters that a token uses)."""
     h, moe_layers = case["hidden"], case["layers"] - case["dense_layers"]
     around = 2 * case["vocab"] * h + case["layers"] * case["attention"]
     around += case["dense_layers"] * MATRICES * h * case["ffn"] + moe_layers * h * case["experts"]
@@ -24,7 +24,7 @@ def expected(case: Case) -> tuple[float, float]:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Every layer with experts, some without; shared experts and none."""
+    """Models with experts in every layer and in some; with shared experts and without."""
 
     def case(dense_layers: int, shared: int, ffn: int) -> Case:
         h, experts = 64 * rng.randint(8, 64), rng.choice([16, 64, 96])
@@ -41,13 +41,13 @@ CHECK = Check(
     public=(MIXTRAL, DEEPSEEK_V3),
     draw=_draw,
     make=formula_task("parameters", SIZES, expected),
-    judge=judge_numbers(("the number of all parameters", "the number of those that a token visits")),
+    judge=judge_numbers(("the number of all parameters", "the number of parameters that a token uses")),
     program="without_ranks",
     masked=("shardlab.costs", "shardlab.model"),
     hints=(
-        "What does a token visit whole, whatever the router says? Only the routed experts differ.",
-        "Embedding and output 2Vh; attention in every layer; 3·h·ffn in dense ones; in the others a router of h·E, and "
-        "3·h·f for each expert, shared ones too.",
-        "A function of the number of routed experts, called twice: with E and with ____.",
+        "Which parts does every token use, whatever the router chooses? Only the routed experts differ.",
+        "Embedding and output have 2Vh; every layer has attention; dense layers have 3·h·ffn; the others have a router "
+        "of h·E, and 3·h·f for each expert, including shared ones.",
+        "Write it as a function of the number of routed experts, and call it twice: with E and with ____.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Two ways to balance: a loss with its gradient, and a bias that is moved by the sign of what is missing.
+"""Two ways to balance: a loss with its gradient, and a bias that moves by the sign of the load error.
 
-Counts are whole numbers, also beyond 2^24, where float32 no longer tells one from the next. The number of experts never
-divides the number of choices: with even shares the gradient would be zero, and what is computed nothing but rounding.
+Counts are integers, some above 2^24, where float32 cannot represent neighboring integers. The number of experts never
+divides the number of choices: with even shares the gradient would be zero, and an answer would only contain rounding.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from autograder.weeks.week11_moe._shared import MASKED, drawn, one_rank, value_o
 
 LOSS, BIAS = "loss", "bias"
 WHY = {
-    "the loss": "E times the sum over experts of share of choices times mean score; 1 where all is even.",
-    "the gradient of the scores": "The share of choices is a count, a constant; the mean score has the gradient.",
+    "the loss": "E times the sum over experts of share of choices times mean score; it is 1 if the load is even.",
+    "the gradient of the scores": "The share of choices is a constant; the gradient flows through the mean score.",
 }
 
 
@@ -32,7 +32,7 @@ def loss_by_definition(scores: Tensor, experts: Tensor) -> tuple[Tensor, Tensor]
 
 
 def moved(bias: Tensor, load: list[int], rate: float) -> Tensor:
-    """Up for experts below the mean load, down for those above, in whole numbers."""
+    """Moves the bias up for experts below the mean load and down for those above; the loads are integers."""
     total, num = sum(load), len(load)
     signs = [(total > num * one) - (total < num * one) for one in load]
     return bias + rate * torch.tensor(signs, dtype=bias.dtype)
@@ -54,7 +54,7 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _loads(case: Case, rng: Random) -> list[int]:
-    """Counts of which the first is the mean exactly; `around` is what they are near."""
+    """Draws counts near `around`; the first is exactly the mean."""
     around, half = case["around"], (case["experts"] - 1) // 2
     apart = [rng.randint(1, 3 if around > 1000 else around) for _ in range(half)]
     return [around, *(around + one for one in apart), *(around - one for one in apart)]
@@ -67,14 +67,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if case["part"] == LOSS:
         problem = wrong_tensors(0, received, task.expected[0], WHY)
     elif problem := wrong_value(0, received, task.expected[0], "the bias", relative=1e-6):
-        problem += " Up by rate below the mean, down above, unchanged at the mean."
+        problem += " Move up by rate below the mean and down above it; leave it unchanged at the mean."
         if case["around"] > 1 << 24:
-            problem += " These counts are above 2^24: in float32 neighbours are one number."
+            problem += " These counts are above 2^24, where float32 merges neighboring integers."
     return problem or touched_input(0, reply.ranks[0], task)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Both scores, one choice and several; loads near and far from even, and larger than float32 can count."""
+    """Both scores, one choice and several; loads nearly even and not, and larger than float32 can count."""
 
     def loss(sigmoid: bool, k: int) -> Case:
         experts = rng.randint(5, 9)
@@ -110,10 +110,10 @@ CHECK = Check(
     parts={LOSS: 1 / 2, BIAS: 1 / 2},
     timeout=15.0,
     hints=(
-        "Two vectors of E numbers, each of which adds up to 1: which share of the choices an expert got, and which "
-        "share of the scores.",
+        "You need two vectors of E numbers that each sum to 1: each expert's share of the choices, and its share of "
+        "the scores.",
         "share = bincount / number of choices; mean = (scores / each token's sum of scores).mean(0). For the bias: "
-        "the sign of (mean load − load), and where are counts exact?",
-        "E * (share * mean).sum(); bias + rate * torch.sign(load.sum() - ____ * load), in whole numbers.",
+        "the sign of (mean load − load). In which dtype are counts exact?",
+        "E * (share * mean).sum(); bias + rate * torch.sign(load.sum() - ____ * load), in integers.",
     ),
 )

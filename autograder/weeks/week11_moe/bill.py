@@ -1,4 +1,4 @@
-"""Rows of an expert, choices that a capacity of exactly its even share drops, and those where all want the same."""
+"""Rows of an expert, the fraction dropped at a capacity equal to the even share, and if all choose the same experts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from autograder.checks.formulas import formula_task, judge_numbers
 SIZES = ("tokens", "experts", "k", "factor")
 NAMES = (
     "the number of rows that an expert takes",
-    "the share of all choices that a uniform router loses at a factor of 1",
-    "the share that is lost where all tokens want the same k experts",
+    "the fraction of choices that a uniform router loses at factor 1",
+    "the fraction lost when all tokens choose the same k experts",
 )
 SWITCH = {"tokens": 4096, "experts": 64, "k": 1, "factor": 1.25}
 
 
 def expected(case: Case) -> list[float]:
-    """The three numbers of NAMES: rows, and two shares of 1."""
+    """The three numbers of NAMES: rows, and two fractions."""
     tokens, experts, k, factor = (case[name] for name in SIZES)
     rows = ceil(factor * tokens * k / experts)
     even = dropped_share(tokens * k / experts, k_of_experts=k / experts)
@@ -28,7 +28,7 @@ def expected(case: Case) -> list[float]:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """One choice and several; rows that must be rounded up; a capacity that takes everything; few experts."""
+    """One choice and several; rows that must be rounded up; a capacity that drops nothing; few experts."""
 
     def case(tokens: int, experts: int, k: int, factor: float) -> Case:
         return dict(zip(SIZES, (tokens, experts, k, factor), strict=True))
@@ -56,11 +56,12 @@ CHECK = Check(
     program="without_ranks",
     masked=("shardlab.costs", "shardlab.model"),
     hints=(
-        "T tokens make Tk choices. How many would each expert get if they were even? A capacity is that, times the "
-        "factor, rounded up to whole rows.",
-        "Each token picks an expert with probability k/E: n = Tk/E rows on average, variance n(1 − k/E), σ its root. "
-        "A normal number exceeds its mean by σ/√(2π) on average; E experts lose that of Tk choices. "
-        "Where all want the same k experts, each of them gets T tokens.",
+        "T tokens make Tk choices. How many would each expert get if the load were even? The capacity is that number "
+        "times the factor, rounded up to whole rows.",
+        "Each token chooses an expert with probability k/E, so n = Tk/E rows on average, with variance n(1 − k/E) and "
+        "σ "
+        "its square root. On average σ/√(2π) rows are above the mean; E experts lose that many of Tk choices. "
+        "If all tokens choose the same k experts, each of these gets T tokens.",
         "rows = ceil(factor * T * k / E); sqrt((1 - k/E) / (2π n)); max(0, 1 - rows / T).",
     ),
 )

@@ -1,4 +1,4 @@
-"""A skewed router is balanced within 50 steps by a bias that sees counts alone; judged on tokens never seen."""
+"""A bias that sees only counts balances a skewed router within 50 steps; judged on tokens that it has not seen."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SKEWED, HOT, COLD = "skewed", "hot", "cold"
 
 
 def skewed_logits(part: str, rng: Random) -> tuple[Tensor, Tensor]:
-    """Logits [50, 1024, 16] of a router that prefers some experts, and [8192, 16] of other tokens.
+    """Logits [50, 1024, 16] of a router that prefers some experts, and [8192, 16] for other tokens.
 
-    SKEWED: by chance; HOT, COLD: by half as much, and one expert is every token's first choice, or nobody's.
+    SKEWED: random skew. HOT, COLD: half that skew, and one expert is every token's first choice, or no token's.
     """
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     router = torch.randn(HIDDEN, EXPERTS, generator=generator)
@@ -35,7 +35,7 @@ def skewed_logits(part: str, rng: Random) -> tuple[Tensor, Tensor]:
 
 
 def fullest(logits: Tensor, bias: Tensor, k: int) -> float:
-    """Choices of the fullest expert over the mean."""
+    """The number of choices of the fullest expert, divided by the mean."""
     experts = (logits.sigmoid() + bias).topk(k, -1).indices
     return (EXPERTS * torch.bincount(experts.flatten(), minlength=EXPERTS).max() / experts.numel()).item()
 
@@ -58,10 +58,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return None
     begun = fullest(fresh, torch.zeros(EXPERTS), k)
     rises = sum(after > before for before, after in pairwise(ratios))
-    why = "It has not arrived: larger steps at first." if rises < LAST / 4 else "It swings: smaller steps at the end."
+    why = (
+        "It has not arrived: use larger steps at first."
+        if rises < LAST / 4
+        else "It oscillates: use smaller steps at the end."
+    )
     return (
-        f"A {case['part']} router began with {begun:.2f} times the mean on its fullest expert; with your biases of the "
-        f"last {LAST} steps it has {mean:.2f}, on fresh tokens, where {TARGET} is asked. {why}"
+        f"On a {case['part']} router, the fullest expert started with {begun:.2f} times the mean. With your biases of "
+        f"the last {LAST} steps it has {mean:.2f} on new tokens; the target is {TARGET}. {why}"
     )
 
 
@@ -78,8 +82,8 @@ CHECK = Check(
     parts={SKEWED: 1 / 3, HOT: 1 / 3, COLD: 1 / 3},
     timeout=30.0,
     hints=(
-        "Draw the fullest expert at each step for a rate of 0.01 and of 0.1. What does each of them get wrong?",
-        "Large steps first, small ones at the end; or steps in proportion to what is missing, (mean − load) / mean.",
+        "Plot the fullest expert at each step for a rate of 0.01 and of 0.1. What is wrong with each of them?",
+        "Use large steps first and small ones at the end, or steps proportional to the error, (mean − load) / mean.",
         "rate = 0.1 · 0.01^(step/50) with the sign, or 0.1 falling to 0.005 with the relative error, which needs a "
         "limit where an expert has many times the mean.",
     ),

@@ -1,6 +1,6 @@
-"""A balance loss inside a layer: it flows, by its coefficient, once per step, and is the same on every mesh.
+"""A balance loss inside a layer: its gradient flows with its coefficient, once per step, the same on every mesh.
 
-Ranks have the same number of tokens; each microbatch's loss counts the choices of all of them. The page's `moe_step`
+Ranks have the same number of tokens; the loss of each microbatch counts the choices of all ranks. The page's `moe_step`
 runs each layer twice, as recomputation does, and averages gradients over ranks, as data parallelism does.
 """
 
@@ -17,19 +17,19 @@ from autograder.checks.base import Case, Check, Reply, Task, calls_of, size, tou
 from autograder.checks.groups import group_task, members_of, working
 from autograder.weeks.week11_moe._shared import MASKED, TOLERANCE, clear_cut, drawn, value_on, wrong_tensors
 
-NUMBER = 8  # bytes of a count
+NUMBER = 8  # bytes per count
 WHY = {
-    "the gradient of the router": "Does the loss flow? With which coefficient, how often per step, and whose choices "
-    "does it count?",
-    "the gradient of the experts": "The balance loss must leave the layer's output, and its gradient, as they are.",
-    "the counts": "All ranks' choices of all microbatches, each once, although every layer runs twice.",
+    "the gradient of the router": "Does the loss flow? With which coefficient, how often per step, and which ranks' "
+    "choices does it count?",
+    "the gradient of the experts": "The balance loss must not change the layer's output or its gradient.",
+    "the counts": "Count all ranks' choices in all microbatches once, although every layer runs twice.",
 }
 
 
 def one_process(
     batches: list[Tensor], targets: list[Tensor], router: Tensor, scales: Tensor, k: int, coefficient: float
 ) -> dict[str, Tensor]:
-    """One process that has every rank's tokens: both gradients and the counts, in float64."""
+    """Both gradients and the counts of one process that has every rank's tokens, in float64."""
     leaves = [one.double().requires_grad_() for one in (router, scales)]
     counts = torch.zeros(len(router), dtype=torch.int64)
     for x, target in zip(batches, targets, strict=True):
@@ -47,7 +47,7 @@ def one_process(
 def _make(case: Case, rng: Random) -> Task:
     members, num, hidden, k = members_of(case), case["experts"], case["hidden"], case["k"]
     router, scales = drawn(rng, num, hidden), drawn(rng, num, hidden)
-    router = router + torch.linspace(-0.3, 0.3, num).unsqueeze(1)  # some experts are wanted more
+    router = router + torch.linspace(-0.3, 0.3, num).unsqueeze(1)  # some experts are more popular
     needed = len(members) * case["microbatches"] * case["tokens"]
     x = clear_cut(drawn(rng, 8 * needed, hidden) + 0.3, k, lambda rows: (rows @ router.T).softmax(-1), needed)
     target = drawn(rng, needed, hidden)
@@ -75,14 +75,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine > task.facts["due"] + 64:
             return (
-                f"Right, but rank {rank} sends {size(mine)} where {size(task.facts['due'])} are enough: gradients, "
-                "and of each microbatch E counts. Scores and choices need not travel."
+                f"Right, but rank {rank} sends {size(mine)}, and {size(task.facts['due'])} would be "
+                "enough: gradients, and E counts per microbatch. Do not send scores or choices."
             )
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """One rank, two, three, a part of the world; one microbatch and several; one choice and several."""
+    """One, two and three ranks, part of the world; one microbatch and several; one choice and several."""
 
     def case(ranks: int, microbatches: int, k: int, **more: object) -> Case:
         sizes = {"tokens": rng.randint(12, 24), "experts": rng.randint(5, 8), "hidden": rng.randint(4, 6)}
@@ -115,8 +115,8 @@ CHECK = Check(
     masked=MASKED,
     timeout=15.0,
     hints=(
-        "Six mistakes are possible: dropped, without coefficient, times something, once per microbatch, own counts "
-        "alone, counted twice. Which can you rule out in your code?",
+        "The page names six mistakes: loss thrown away, no coefficient, a wrong factor, once per microbatch, local "
+        "counts only, counted twice. Which of them can you rule out in your code?",
         "backward: return gradient, ctx.loss's share of the total, which is 1. In the layer: return early where "
         "`not torch.is_grad_enabled()`; all_reduce the load; share = load / load.sum(); scores.mean(0) is this rank's.",
         "return WithLoss.apply(y, coefficient * loss / ____): the ranks' mean is taken by moe_step, the microbatches' "

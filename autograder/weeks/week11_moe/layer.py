@@ -1,7 +1,7 @@
-"""A layer of experts: who is dropped, rows by expert and back, every gradient; and no more work than was chosen.
+"""A layer of experts: which choices are dropped, rows by expert and back, all gradients, and no unchosen rows computed.
 
-Expected values come from all experts on all tokens, in float64. That a layer computes chosen rows alone shows in the
-kernel's mark of memory: all experts on all tokens keep E/k times as much for the backward.
+Expected values come from all experts on all tokens, in float64. Peak memory, as the kernel reports it, shows whether a
+layer computes only chosen rows: all experts on all tokens keep E/k times as much for the backward.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from autograder.weeks.week11_moe._shared import MASKED, drawn, one_rank, value_o
 
 DROPS, VALUES, MEMORY = "drops", "values", "memory"
 LONG = {"tokens": 2048, "hidden": 16, "width": 256, "experts": 32, "k": 2, "rows": 2048, "by_score": False}
-AT_ONCE = 8  # tensors of all chosen rows x width that may be there together; the backward of a sorted layer has four
+AT_ONCE = 8  # [chosen rows, width] tensors that may be alive together; the backward of a sorted layer has four
 GRADIENTS = ("x", "weights", "up", "down", "shared_up", "shared_down")
 WHY = {
-    "y": "A token's output is the shared expert's, and weight times expert of each choice that stays.",
-    "the gradient of weights": "A choice that is dropped has a gradient of 0.",
-    "the gradient of up": "An expert without a token has gradients of 0.",
+    "y": "A token's output is the shared expert's, plus weight times expert output for each choice that is kept.",
+    "the gradient of weights": "A dropped choice has a gradient of 0.",
+    "the gradient of up": "An expert without tokens has gradients of 0.",
 }
 
 
 def kept(experts: Tensor, weights: Tensor, rows: int, *, by_score: bool) -> Tensor:
-    """Which choices [T, K] stay: for each expert a queue, by token or by weight, of which the first `rows` do."""
+    """Which choices [T, K] are kept: the first `rows` in each expert's queue, ordered by token or by weight."""
     places = [(t, j) for t in range(len(experts)) for j in range(experts.shape[1])]
     if by_score:
         places.sort(key=lambda at: -weights[at].item())
@@ -44,7 +44,7 @@ def kept(experts: Tensor, weights: Tensor, rows: int, *, by_score: bool) -> Tens
 
 
 def by_definition(args: list[Any], stays: Tensor) -> dict[str, Tensor]:
-    """The output, and the gradients of GRADIENTS, from all experts on all tokens, in float64."""
+    """The output and the gradients named in GRADIENTS, from all experts on all tokens, in float64."""
     x, experts, weights, up, down, shared_up, shared_down, gradient = args
     leaves = [one.double().requires_grad_() for one in (x, weights, up, down, shared_up, shared_down)]
     x, weights, up, down, shared_up, shared_down = leaves
@@ -61,7 +61,7 @@ def _make(case: Case, rng: Random) -> Task:
     wanted = torch.rand(tokens, num_experts, generator=torch.Generator().manual_seed(rng.randrange(1 << 31)))
     if case.get("skewed"):
         wanted += torch.linspace(0.8, 0, num_experts)
-        wanted[:, -1] -= 2  # nobody's choice
+        wanted[:, -1] -= 2  # no token chooses it
     weights, experts = wanted.topk(k, -1)
     if case["part"] == DROPS:
         stays = kept(experts, weights, case["rows"], by_score=case["by_score"])
@@ -105,11 +105,11 @@ def _wrong_drops(case: Case, received: Any, stays: Tensor) -> str | None:
 
 def _why_dropped(case: Case) -> str:
     first = "largest weights" if case["by_score"] else "first tokens"
-    return f". Of each expert's choices those with the {first} stay, {case['rows']} of them."
+    return f". Each expert keeps the {case['rows']} choices with the {first}."
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Drops by token and by weight, and none; experts that nobody wants; one choice; no tokens at all; memory."""
+    """Drops by token, by weight, and none; experts without tokens; one choice; no tokens at all; memory."""
 
     def case(part: str, rows: int, by_score: bool = False, **more: object) -> Case:
         sizes = {"tokens": rng.randint(20, 40), "hidden": rng.randint(3, 6), "width": rng.randint(5, 9), "experts": 6}
@@ -149,9 +149,9 @@ CHECK = Check(
     trains=True,
     timeout=30.0,
     hints=(
-        "Number the choices t·k + j. Sorted by expert, they are the rows; their token is the number divided by k.",
-        "kept: for each expert the places (experts == e).nonzero(), sorted by weight if so asked, cut after `rows`. "
-        "The layer: choices that stay, sorted by expert (stable); rows x[token]; split by bincount; back by index_add.",
+        "Number the choices t·k + j. Sorted by expert, they are the rows; the token is the number divided by k.",
+        "kept: for each expert take (experts == e).nonzero(), sort it by weight if by_score, and cut it after `rows`. "
+        "The layer: sort kept choices by expert (stable); rows are x[token]; split by bincount; index_add back.",
         "experts.masked_fill(~stays, E).flatten().argsort(stable=True)[: stays.sum()]; torch.cat of gelu(rows @ up[e]) "
         "@ down[e] over all E experts, empty ones too; shared.index_add(0, token, ____).",
     ),

@@ -1,4 +1,4 @@
-"""Three answers from Megatron-Core's own router; the week's test asks the code itself."""
+"""Three answers from Megatron-Core's router; the week's own test checks them against that code."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CHECK = reading_check(
     READING,
     {
         "drops": "read the default of drop_policy in apply_router_token_dropping",
-        "groups": "read group_limited_topk: how many scores of each group are added?",
+        "groups": "read group_limited_topk: how many scores of each group does it add?",
         "order": "read TopKRouter.routing from top to bottom",
     },
     hints=(
         "The first two are in moe_utils.py, the third in router.py.",
         "A word in quotes; a number for k = 8 and four groups; five names.",
-        "topk // group_topk; logits come before choices, choices before drops, and counting comes last.",
+        "topk // group_topk. Logits come before choices, choices before drops, and counting comes last.",
     ),
 )

@@ -1,6 +1,6 @@
-"""The k best experts of each token: chosen by score plus bias, weighed by score alone, with the gradient of the logits.
+"""The k best experts of each token: chosen by score plus bias, weighted by score only, with the gradient of the logits.
 
-A token's choices may come in any order: they are compared as rows of all experts.
+A token's choices may come in any order: they are compared as rows over all experts.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from autograder.weeks.week11_moe._shared import MASKED, clear_cut, drawn, one_ra
 
 NAMES = ("the experts", "the weights", "the gradient of the logits")
 WHY = {
-    "the chosen experts": "Experts are chosen by score plus bias.",
-    "the weights": "Weights are scores, without the bias; renormalised, a token's k weights add up to 1.",
-    "the gradient of the logits": "It flows through the weights alone, and through all that they were divided by.",
+    "the chosen experts": "Choose experts by score plus bias.",
+    "the weights": "Weights are scores without the bias; if renormalized, a token's k weights sum to 1.",
+    "the gradient of the logits": "It flows only through the weights, including everything they are divided by.",
 }
-COARSE = 2e-2  # of bfloat16: the gradient of the logits has their dtype
+COARSE = 2e-2  # for bfloat16: the gradient of the logits has their dtype
 
 
 def scores_of(logits: Tensor, *, sigmoid: bool) -> Tensor:
@@ -30,7 +30,7 @@ def scores_of(logits: Tensor, *, sigmoid: bool) -> Tensor:
 
 
 def by_definition(case: Case, logits: Tensor, bias: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-    """Rows of all experts: which are chosen, their weights, and the gradient of the logits, in float64."""
+    """Rows over all experts: which are chosen, their weights, and the gradient of the logits, in float64."""
     leaf = logits.double().requires_grad_()
     scores = scores_of(leaf, sigmoid=case["sigmoid"])
     experts = (scores.detach() + bias).topk(case["k"], -1).indices
@@ -72,23 +72,21 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _not_choices(case: Case, experts: Any, weights: Any) -> str | None:
-    """Whether these are not k different experts for each token, with a float32 weight each."""
+    """The problem if these are not k different experts per token, each with a float32 weight."""
     shape = [case["tokens"], case["k"]]
     for name, one, dtype in (("experts", experts, torch.int64), ("weights", weights, torch.float32)):
         if not isinstance(one, Tensor) or list(one.shape) != shape or one.dtype != dtype:
             came = f"{list(one.shape)} of {str(one.dtype)[6:]}" if isinstance(one, Tensor) else type(one).__name__
             return f"The {name} must be a tensor of shape {shape} and dtype {str(dtype)[6:]}, not {came}."
     if experts.numel() and not 0 <= int(experts.min()) <= int(experts.max()) < case["experts"]:
-        return (
-            f"An expert's number is from 0 to {case['experts'] - 1}; yours go from {experts.min()} to {experts.max()}."
-        )
+        return f"Expert numbers go from 0 to {case['experts'] - 1}; yours go from {experts.min()} to {experts.max()}."
     if any(len(set(row)) < len(row) for row in experts.tolist()):
         return "A token has the same expert twice: choose k different ones."
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Both scores, renormalised or not, with a bias and without; all experts chosen; large logits; bfloat16."""
+    """Both scores, renormalized or not, with a bias and without; all experts chosen; large logits; bfloat16."""
 
     def case(sigmoid: bool, renormalise: bool, biased: bool, **more: object) -> Case:
         sizes = {"tokens": rng.randint(6, 20), "experts": rng.randint(5, 12), "k": rng.randint(2, 4)}
@@ -130,10 +128,10 @@ CHECK = Check(
     masked=MASKED,
     timeout=15.0,
     hints=(
-        "Two questions, two tensors: by what is an expert chosen, and what is its weight? The bias belongs in only "
-        "one of them.",
+        "You need two tensors: one to choose experts by, and one for their weights. The bias belongs in only one of "
+        "them.",
         "scores = score(logits.float()); experts = (scores + bias).topk(k, -1).indices; the weights are the scores at "
-        "these places, and topk of something else does not give them: gather does.",
+        "these indices. Use gather, not the values of topk.",
         "weights = scores.gather(-1, experts); if renormalise: weights / weights.sum(-1, keepdim=____).",
     ),
 )

@@ -1,1 +1,1 @@
-"""Week 12, one file an exercise: experts that are spread over ranks, and rows that travel to them and back."""
+"""Week 12, one file per exercise: experts distributed over ranks, and rows sent to them and back."""

@@ -1,6 +1,6 @@
-"""Shared by week 12: who chooses which expert, a layer of experts on one process in float64, and rows that travel.
+"""Shared by week 12: which tokens choose which experts, an expert layer on one process in float64, and rows sent.
 
-Shapes: T tokens of a rank, H hidden, K choices of a token, E experts of all ranks, X of one, F width of an expert.
+Shapes: T tokens per rank, H hidden, K choices per token, E experts on all ranks, X on one rank, F width of an expert.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from autograder.checks.base import Case, Reply, Task, calls_of, size, touched_in
 from autograder.checks.groups import members_of, working
 
 MASKED = ("shardlab.expert_parallel", "shardlab.model", "shardlab.collectives", "shardlab.costs.experts")
-TOLERANCE = 1e-5  # of the largest number, in float32: sums in another order
+TOLERANCE = 1e-5  # relative to the largest number, in float32: sums may be in another order
 EVEN, ONE, IDLE, QUIET = "even", "one expert takes all", "a rank receives no row", "a rank has no token"
-NUMBER = 8  # bytes of a count, or of an expert's number
+NUMBER = 8  # bytes per count or expert number
 
 
 def drawn(rng: Random, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Normal numbers, rounded to `dtype`."""
+    """Draws normal numbers, rounded to `dtype`."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     return torch.randn(*shape, generator=generator).to(dtype)
 
 
 def choices(case: Case, rng: Random) -> list[Tensor]:
-    """The experts [T, K] that each member's tokens choose; what is special about them is the case's "routing"."""
+    """The experts [T, K] that each member's tokens choose; the case's "routing" names the special situation."""
     num, own, k = len(members_of(case)), case["own"], case["k"]
     routing, special = case["routing"], case.get("special", 0)
     allowed = list(range(num * own))
@@ -51,7 +51,7 @@ def layer(x_TH: Tensor, experts_TK: Tensor, weights_TK: Tensor, up: Tensor, down
 def with_gradients(
     parts: Sequence[Tensor], experts: Sequence[Tensor], weights: Sequence[Tensor], up: Tensor, down: Tensor, rng: Random
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor], Tensor, Tensor]:
-    """Gradients of the outputs, drawn here; outputs; gradients of x and of weights, by member; of up and down."""
+    """Draws the output gradients; returns them, outputs, gradients of x and weights by member, and of up and down."""
     lengths = [len(one) for one in parts]
     x, all_weights = torch.cat(list(parts)), torch.cat(list(weights))
     gradient = drawn(rng, *x.shape)
@@ -66,26 +66,26 @@ def with_gradients(
 
 
 def traffic(experts: Sequence[Tensor], own: int) -> list[list[int]]:
-    """Rows from member to member, one for each choice."""
+    """The number of rows from member to member, one row per choice."""
     return [torch.bincount(one.flatten() // own, minlength=len(experts)).tolist() for one in experts]
 
 
 def leaving(rows: Sequence[Sequence[int]], member: int) -> int:
-    """Rows that leave a member for others."""
+    """The number of rows that a member sends to others."""
     return sum(rows[member]) - rows[member][member]
 
 
 def arriving(rows: Sequence[Sequence[int]], member: int) -> int:
-    """Rows that others send to a member."""
+    """The number of rows that others send to a member."""
     return sum(one[member] for one in rows) - rows[member][member]
 
 
 def wrong_tensors(
     task: Task, reply: Reply, why: Mapping[str, str], *, relative: float = TOLERANCE, factors: bool = False
 ) -> str | None:
-    """Hold what each rank returns, a tuple, against {name: tensor} in order; an empty tensor counts as any other.
+    """Compares the tuple that each rank returns with {name: tensor}, in order, including empty tensors.
 
-    `why` has the question to ask oneself where a name's tensor is wrong; `factors`: say so where all is a multiple.
+    `why` has the question to ask if the tensor with that name is wrong; `factors`: whether to report a common factor.
     """
     for rank in working(task):
         value, expected = reply.ranks[rank].get("value"), task.expected[rank]
@@ -108,13 +108,13 @@ def _multiple(received: object, wanted: Tensor) -> str:
     factor = float((received.double() * wanted.double()).sum() / wanted.double().square().sum())
     if abs(factor - 1) < 1e-3 or not torch.allclose(received.double(), factor * wanted.double(), rtol=1e-3, atol=1e-6):
         return ""
-    return f"All of it is {factor:.4g} times what it should be. "
+    return f"The whole tensor is {factor:.4g} times the expected one. "
 
 
 def sends_too_much(task: Task, reply: Reply, most: Mapping[int, float], why: str) -> str | None:
-    """Whether a rank sends more than `most[rank]` bytes; read outside of it."""
+    """The message if a rank sends more than `most[rank]` bytes, as read from outside the rank."""
     for rank in working(task):
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine > most[rank]:
-            return f"Right, but rank {rank} sends {size(mine)} where {size(most[rank])} are enough: {why}."
+            return f"Right, but rank {rank} sends {size(mine)}, and {size(most[rank])} would be enough: {why}."
     return None

@@ -1,4 +1,4 @@
-"""Bytes of an all-to-all and of a layer's step, and how many nodes a token's experts lie on."""
+"""The bytes of an all-to-all and of a layer's step, and on how many nodes a token's experts are."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from autograder.checks.formulas import FORMULAS, formula_task, numbers_of, shown
 
 SIZES = ("tokens", "k", "hidden", "ep", "experts", "nodes", "allowed")
 NAMES = (
-    "what a rank sends in one all-to-all",
-    "what it sends in a layer's forward and backward",
-    "the nodes that a token's experts lie on, without a limit",
-    "the nodes that they lie on, within the nodes that are allowed",
+    "the bytes that a rank sends in one all-to-all",
+    "the bytes that it sends in a layer's forward and backward",
+    "the number of nodes that a token's experts are on, without a limit",
+    "the number of nodes that they are on, if only `allowed` nodes may be used",
 )
 DEEPSEEK_V3 = {"tokens": 4096, "k": 8, "hidden": 7168, "ep": 64, "experts": 256, "nodes": 8, "allowed": 4}
 EIGHT_GPUS = {"tokens": 2048, "k": 2, "hidden": 4096, "ep": 8, "experts": 8, "nodes": 2, "allowed": 1}
@@ -41,12 +41,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return f"Return four numbers: {'; '.join(NAMES)}."
     for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
         if not close(number, right):
-            return f"For ({shown(case)}) {number!r} is not {name}."
+            return f"For ({shown(case)}), {number!r} is not {name}."
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """One rank, two, many; every choice on one node; as many choices as experts that are allowed."""
+    """One rank, two, and many; every choice on one node; as many choices as allowed experts."""
 
     def case(ep: int, k: int, each: int, nodes: int, allowed: int) -> Case:
         sizes = {"tokens": rng.randint(100, 9000), "hidden": 64 * rng.randint(4, 99)}
@@ -71,11 +71,11 @@ CHECK = Check(
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs"),
     hints=(
-        "How many rows does a rank have after each token has been copied once for each of its experts? Which share "
-        "of them stays at home?",
-        "tokens · k · hidden · 2 bytes · (ep - 1)/ep. How often per layer: dispatch and combine, forward and backward. "
-        "A node is missed by all k choices with probability C(E - E/N, k) / C(E, k).",
-        "N · (1 - comb(E - E/N, k) / comb(E, k)). Within a limit of M nodes it is the same formula, for M nodes that "
-        "have M · E/N experts.",
+        "How many rows does a rank have after each token has been copied once for each of its experts? Which fraction "
+        "of them stays local?",
+        "tokens · k · hidden · 2 bytes · (ep - 1)/ep. A layer does this for dispatch and combine, forward and "
+        "backward. All k choices miss a node with probability C(E - E/N, k) / C(E, k).",
+        "N · (1 - comb(E - E/N, k) / comb(E, k)). With a limit of M nodes, use the same formula for M nodes with "
+        "M · E/N experts.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Hang hunt: experts whose product refuses empty inputs, on a rank that may have received nothing at all.
+"""Hang hunt: experts whose kernel rejects empty inputs, on a rank that may have received nothing at all.
 
-The exchange is the package's own, and x is added, as in a transformer: a result that does not hang on its inputs sends
-nothing back, its rank ends without an error, and the others wait.
+The exchange is the package's own, and x is added, as in a transformer. If a rank's result does not depend on its
+inputs, the rank sends nothing back and ends without an error, and the others wait.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ MASKED = (
     "shardlab.model.moe",
 )
 WHY = {
-    "the output": "Does each expert meet its own rows, and do results lie where their rows lay?",
-    "the gradient of x": "What a rank returns must hang on what it received, even if that is nothing.",
-    "the gradient of up": "An expert without rows has a gradient, and it is zero.",
-    "the gradient of down": "An expert without rows has a gradient, and it is zero.",
+    "the output": "Does each expert get its own rows, and are the results in the order of the rows?",
+    "the gradient of x": "The result of a rank must depend on the rows that it received, even if there are none.",
+    "the gradient of up": "An expert without rows must have a gradient of zeros.",
+    "the gradient of down": "An expert without rows must have a gradient of zeros.",
 }
 
 
 def _sizes(case: Case, rng: Random) -> list[list[int]]:
-    """Rows for each expert, from each member."""
+    """The number of rows for each expert from each member."""
     num, own, special, routing = len(members_of(case)), case["own"], case.get("special", 0), case["routing"]
     total = num * own
     table = [[rng.randint(1, 4) for _ in range(total)] for _ in range(num)]
@@ -74,7 +74,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """A rank without rows, first and last; experts without; all rows to one; none from one rank; one rank alone."""
+    """A rank without rows, first and last; experts without; all rows to one expert; none from one rank; one rank."""
 
     def case(ranks: int, own: int, routing: str, **more: object) -> Case:
         return {"ranks": ranks, "own": own, "routing": routing} | more
@@ -104,9 +104,9 @@ CHECK = Check(
     masked=MASKED,
     timeout=10.0,
     hints=(
-        "Autograd walks back from results to inputs. A tensor that was made out of nothing has no way back.",
-        "An ordinary product of no rows is allowed: it costs nothing, its result has no rows, and its gradients are "
-        "____. Only the fast kernel refuses.",
+        "Autograd goes back from results to inputs. A newly created tensor has no path back.",
+        "An ordinary matrix product of no rows is legal: it costs nothing, its result has no rows, and its gradients "
+        "are ____. Only the fast kernel rejects it.",
         "results.append(kernel(piece, up[e], down[e]) if len(piece) else gelu(piece @ up[e]) @ down[e])",
     ),
 )

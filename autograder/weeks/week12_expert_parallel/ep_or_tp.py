@@ -1,4 +1,4 @@
-"""The interview: 64 experts on 8 GPUs, spread or cut; five numbers that decide."""
+"""The interview: 64 experts on 8 GPUs, with EP or TP; five numbers that decide."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from autograder.checks.formulas import formula_task, numbers_of, trouble_in_call
 
 GPUS, EXPERTS, K, HIDDEN, WIDTH, TOKENS = 8, 64, 6, 2048, 1408, 4096
 NAMES = (
-    "the bytes that a GPU sends in a layer's forward with its experts spread, ep 8, uniform router",
-    "the bytes that it sends with every expert cut in 8, tokens gathered before they are routed",
-    "the smallest k with which the cut experts send less",
-    "the rows of one expert's product, on average, when experts are spread",
-    "the columns of one expert's first matrix that a GPU has when experts are cut",
+    "the bytes that a GPU sends in a layer's forward with EP = 8 and a uniform router",
+    "the bytes that it sends with TP = 8, gathering tokens before routing",
+    "the smallest k for which TP sends less",
+    "the rows of one expert's matrix product, on average, with EP",
+    "the columns of one expert's first matrix that a GPU has with TP",
 )
 
 
@@ -48,11 +48,11 @@ CHECK = Check(
     program="without_ranks",
     masked=("shardlab.costs",),
     hints=(
-        "Spread: each token leaves once for each choice. Cut: each token goes to all other GPUs once, whatever it "
-        "chooses, and the sums come back.",
-        "Spread: 2 · (7/8) · T · k · h · 2 bytes. Cut: an all-gather and a reduce-scatter of 8 · T tokens, each sends "
+        "EP: each token is sent once per choice. TP: each token is sent to all other GPUs once, for any choice, and "
+        "the sums come back.",
+        "EP: 2 · (7/8) · T · k · h · 2 bytes. TP: an all-gather and a reduce-scatter of 8 · T tokens; each sends "
         "7 · T · h · 2 bytes.",
-        "The first grows with k, the second does not: equal at k = ____, and 'less' means strictly less. Rows: all "
-        "choices of all 8 GPUs over 64 experts.",
+        "The first grows with k and the second does not: they are equal at k = ____, and 'less' means strictly less. "
+        "Rows: divide all choices of all 8 GPUs by 64 experts.",
     ),
 )

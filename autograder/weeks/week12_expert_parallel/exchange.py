@@ -1,4 +1,4 @@
-"""An all-to-all of uneven numbers of rows, of which only the sender knows how many; and its backward."""
+"""An all-to-all with uneven numbers of rows that only the sender knows, and its backward."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from autograder.weeks.week12_expert_parallel._shared import (
 )
 
 WHY = {
-    "the rows that arrive": "They lie by source: first what rank 0 of the group sends, then what rank 1 sends, …",
-    "the counts": "As int64: how many rows came from each rank of the group.",
-    "the gradient of x": "Where did each row go, and who has its gradient now? Backward the two lists of counts swap.",
+    "the rows that arrive": "Order them by source: first the rows from rank 0 of the group, then from rank 1, …",
+    "the counts": "Return, as int64, how many rows came from each rank of the group.",
+    "the gradient of x": "Which rank received each row and has its gradient now? In the backward, the two lists of "
+    "counts swap.",
 }
 
 
 def counts(case: Case, rng: Random) -> list[list[int]]:
-    """Rows from member to member."""
+    """The number of rows from member to member."""
     num, special, routing = len(members_of(case)), case.get("special", 0), case["routing"]
     rows = [[rng.randint(1, 6) for _ in range(num)] for _ in range(num)]
     for member in range(num):
@@ -65,12 +66,12 @@ def _make(case: Case, rng: Random) -> Task:
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble(reply) or wrong_tensors(task, reply, WHY, relative=0.0):
         return problem
-    why = "each row once to its rank, each gradient once back, and the counts"
+    why = "send each row once to its rank, each gradient once back, and the counts"
     return sends_too_much(task, reply, task.facts["most"], why)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Uneven; one rank gets all; one gets none; one has none; a part of the world; one rank alone; bfloat16."""
+    """Uneven; one rank gets all; one gets none; one has none; part of the world; one rank alone; bfloat16."""
 
     def case(ranks: int, routing: str, **more: object) -> Case:
         return {"ranks": ranks, "width": 4 * rng.randint(8, 12), "routing": routing} | more
@@ -101,11 +102,11 @@ CHECK = Check(
     masked=MASKED,
     timeout=20.0,
     hints=(
-        "A rank knows how many rows it sends to each, and nobody knows what comes. Numbers of rows are numbers: they "
-        "can travel first.",
-        "Counts: an all-to-all of a tensor with one number for each rank. Rows: torch.empty of sum(received) rows, "
+        "A rank knows how many rows it sends to each rank, but not how many it will receive. So exchange these counts "
+        "first.",
+        "Counts: an all-to-all of a tensor with one number per rank. Rows: torch.empty with sum(received) rows, "
         "then all_to_all_single(came, x.contiguous(), received, sent). The backward: ____ and ____ swapped.",
         "ctx.counts = received, sent, group in the forward; backward returns moved(gradient, *ctx.counts), None, None, "
-        "None. A rank without rows calls it all the same.",
+        "None. A rank without rows must call it too.",
     ),
 )

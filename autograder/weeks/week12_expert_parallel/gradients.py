@@ -1,4 +1,4 @@
-"""Gradients after the backward: the mean over all tokens for dense weights and experts alike, one norm, one clip."""
+"""Gradients after the backward: the mean over all tokens, for dense weights and experts; one norm and one clip."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ MASKED = ("shardlab.expert_parallel", "shardlab.hybrid", "shardlab.data_parallel
 TOLERANCE = 1e-4  # torch's clip adds 1e-6 to the norm
 WHY = {
     "the norm": (
-        "Of the whole model's mean gradients: each dense number once, each expert once, wherever it lies. By what are "
-        "experts divided?"
+        "Take the norm of the whole model's mean gradients: count each dense number once and each expert once, on "
+        "whichever rank it is. What do you divide expert gradients by?"
     ),
-    "the dense gradient": "The mean over all ranks of dp, then one scale for all.",
+    "the dense gradient": "Take the mean over all ranks of dp, then use the same scale for all gradients.",
     "the expert gradient": (
-        "The all-to-all's backward has added up the tokens of ep ranks; edp adds the others. The mean is over as many "
-        "ranks as for the rest."
+        "The backward of the all-to-all has already summed over the ep ranks; edp adds the rest. Divide by the same "
+        "number of ranks as for dense gradients."
     ),
 }
 
 
 def whole(dense: list[Tensor], experts: list[list[Tensor]], most: float) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The norm, the dense gradient and each expert rank's, clipped, in float64.
+    """The norm, the clipped dense gradient, and the clipped gradients of each part of the experts, in float64.
 
-    dense: one for each rank; experts[i][j]: of the i-th part of the experts the j-th copy's.
+    dense: one gradient per rank; experts[i][j]: the gradient of the j-th copy of the i-th part of the experts.
     """
     mean = torch.stack(dense).double().mean(0)
     of_experts = [torch.stack(copies).double().sum(0) / len(dense) for copies in experts]
@@ -70,11 +70,13 @@ def _make(case: Case, rng: Random) -> Task:
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble(reply) or wrong_tensors(task, reply, WHY, relative=TOLERANCE, factors=True):
         return problem
-    return sends_too_much(task, reply, task.facts["most"], "dense gradients over dp, experts over edp, and one number")
+    return sends_too_much(
+        task, reply, task.facts["most"], "send dense gradients over dp, expert gradients over edp, and one number"
+    )
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Copies and parts of experts, parts alone, copies alone, each clipped and not."""
+    """Copies and parts of experts, only parts, only copies; each with and without clipping."""
 
     def case(ep: int, edp: int, clips: float) -> Case:
         sizes = {"dense": rng.randint(200, 400), "expert": rng.randint(100, 200)}
@@ -98,10 +100,12 @@ CHECK = Check(
     masked=MASKED,
     timeout=20.0,
     hints=(
-        "For each gradient two questions: which ranks' tokens are in it already, and which ranks hold a copy?",
-        "All-reduce dense gradients over dp, expert gradients over edp, and divide both by the size of ____. Squares "
-        "of the experts add up over ep; the dense ones count once.",
-        "total = sum of squares of my experts; all_reduce over ep; add the dense squares; root. scale = min(1, "
-        "max_norm / norm), for all gradients alike.",
+        "Ask two questions about each gradient: which ranks' tokens does it already include, and which ranks hold a "
+        "copy?",
+        "All-reduce dense gradients over dp, expert gradients over edp, and divide both by the size of ____. Sum the "
+        "squares of the experts over ep; count the dense ones once.",
+        "total = sum of squares of my experts; all_reduce over ep; add the dense squares; take the square root. scale "
+        "= "
+        "min(1, max_norm / norm), for all gradients.",
     ),
 )

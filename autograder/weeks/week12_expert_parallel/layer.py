@@ -1,4 +1,4 @@
-"""A layer whose experts are spread over ranks: rows to their experts, the experts, rows home, weighted sums."""
+"""A layer whose experts are distributed over ranks: dispatch, experts, combine, weighted sums."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from autograder.weeks.week12_expert_parallel._shared import (
     wrong_tensors,
 )
 
-EXPERTS = "An expert's gradient has the tokens of all ranks that sent it some; without any it is zero."
+EXPERTS = "An expert's gradient includes the tokens of all ranks that sent it some; without any it is zero."
 WHY = {
-    "the output": "Does each row reach its expert, and is it back at its token before the weighted sum?",
-    "the gradient of x": "A token was copied k times: the gradients of its copies come home and add up.",
-    "the gradient of weights": "The router learns from this one: are weights applied to rows that are still connected?",
+    "the output": "Does each row reach its expert, and does its result return to its token before the weighted sum?",
+    "the gradient of x": "A token was copied k times: the gradients of its copies come back and are summed.",
+    "the gradient of weights": "The router learns from this: are the rows that you weight still in the graph?",
     "the gradient of up": EXPERTS,
     "the gradient of down": EXPERTS,
 }
@@ -57,12 +57,12 @@ def _make(case: Case, rng: Random) -> Task:
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble(reply) or wrong_tensors(task, reply, WHY):
         return problem
-    why = "four all-to-alls of rows, two of them in the backward, and a number or two for each row or expert"
+    why = "use four all-to-alls of rows, two of them in the backward, and a number or two per row or expert"
     return sends_too_much(task, reply, task.facts["most"], why)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """One expert for a rank, and several; all to one; a rank without rows, without tokens; a part of the world."""
+    """One expert per rank, and several; all to one; a rank without rows, or without tokens; part of the world."""
 
     def case(ranks: int, own: int, k: int, routing: str, **more: object) -> Case:
         sizes = {"tokens": rng.randint(9, 14), "hidden": 4 * rng.randint(8, 12)}
@@ -94,10 +94,11 @@ CHECK = Check(
     masked=MASKED,
     timeout=20.0,
     hints=(
-        "Three exchanges in the forward: rows to the experts, their experts' numbers, and results home. The order of "
-        "the rows is yours to choose, and to undo.",
-        "order = experts.flatten().argsort(stable=True); row i is the token order[i] // ____; sent = how many choices "
-        "fall on each rank: bincount(experts.flatten() // len(up), minlength=____).",
+        "The forward has three exchanges: rows to the experts, the expert numbers, and the results back. You choose "
+        "the "
+        "order of the rows, and undo it afterwards.",
+        "order = experts.flatten().argsort(stable=True); row i is the token order[i] // ____; sent = the number of "
+        "choices for each rank: bincount(experts.flatten() // len(up), minlength=____).",
         "rows, received = exchange(x[order // k], sent); numbers, _ = exchange(chosen % len(up), sent); back, _ = "
         "exchange(run_experts(...), received); then back[order.argsort()], as (T, k, H), times weights, summed.",
     ),

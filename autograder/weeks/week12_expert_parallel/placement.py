@@ -1,4 +1,4 @@
-"""The challenge: copies of hot experts on GPUs, even to 5%, and almost all of them on the node where they belong."""
+"""The challenge: place copies of hot experts so that GPUs are even to 5%, with most experts on their home node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PUBLISHED = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "s
 
 
 def drawn_loads(case: Case, rng: Random) -> list[float]:
-    """A Zipf law of this skew, dealt out by the case's seed: how hard a case is must not be chance, only its scale."""
+    """Zipf loads with the case's skew, shuffled by the case's seed: only the scale is random, not the difficulty."""
     factor = rng.uniform(500, 2000) if case.get("scaled") else 1000
     loads = [factor * (rank + 1) ** -case["skew"] for rank in range(case["experts"])]
     Random(case["seed"]).shuffle(loads)
@@ -24,7 +24,7 @@ def drawn_loads(case: Case, rng: Random) -> list[float]:
 
 
 def homes_of(case: Case, loads: list[float]) -> list[int]:
-    """The node of each expert: groups of neighbours, packed onto nodes by loads, for node-limited routing."""
+    """The node of each expert: groups of adjacent experts, packed onto nodes by load, for node-limited routing."""
     size = case["experts"] // case["groups"]
     of_groups = [sum(loads[first : first + size]) for first in range(0, len(loads), size)]
     node_of = {group: node for node, pack in enumerate(packed(of_groups, case["nodes"])) for group in pack}
@@ -32,7 +32,7 @@ def homes_of(case: Case, loads: list[float]) -> list[int]:
 
 
 def imbalance(gpus: list[list[int]], loads: list[float]) -> float:
-    """The fullest GPU's load over the mean; copies of an expert share its load evenly."""
+    """The fullest GPU's load divided by the mean; copies of an expert share its load evenly."""
     copies = [0] * len(loads)
     for expert in (one for gpu in gpus for one in gpu):
         copies[expert] += 1
@@ -41,7 +41,7 @@ def imbalance(gpus: list[list[int]], loads: list[float]) -> float:
 
 
 def num_away(gpus: list[list[int]], homes: list[int], gpus_per_node: int) -> int:
-    """Places that hold an expert of another node."""
+    """The number of places that hold an expert of another node."""
     return sum(homes[one] != gpu // gpus_per_node for gpu, mine in enumerate(gpus) for one in mine)
 
 
@@ -62,29 +62,30 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     ratio, away = imbalance(gpus, loads), num_away(gpus, homes, case["gpus"])
     if ratio > MOST_OVER_MEAN:
         return (
-            f"The fullest of {num_gpus} GPUs has {ratio:.3f} times the mean load; {MOST_OVER_MEAN} is the target. "
-            "Which experts have copies, and on which GPU do the hottest copies meet?"
+            f"The fullest of {num_gpus} GPUs has {ratio:.3f} times the mean load; the target is {MOST_OVER_MEAN}. "
+            "Which experts have copies, and which GPU has several of the hottest copies?"
         )
     num_places = num_gpus * case["places"]
     if case["part"] == HOME and away > MOST_AWAY * num_places:
         return (
-            f"Even, {ratio:.3f}; but {away} of {num_places} places hold an expert of another node, and "
-            f"{int(MOST_AWAY * num_places)} may. How much load must leave the fullest node, and which copies carry it?"
+            f"The load is even ({ratio:.3f} times the mean), but {away} of {num_places} places hold an expert of "
+            f"another node; at most {int(MOST_AWAY * num_places)} may. How much load must leave the fullest node, and "
+            "which copies should you move?"
         )
     return None
 
 
 def _not_a_placement(gpus: Any, num_gpus: int, places: int, num_experts: int) -> str | None:
-    """A list of `places` experts for each GPU, every expert somewhere."""
+    """The problem if this is not a list of `places` experts per GPU that contains every expert."""
     if not isinstance(gpus, list | tuple) or len(gpus) != num_gpus:
-        return f"Return a list for each of {num_gpus} GPUs, those of node 0 first."
+        return f"Return one list for each of {num_gpus} GPUs, with the GPUs of node 0 first."
     for gpu, mine in enumerate(gpus):
         if not isinstance(mine, list | tuple) or len(mine) != places:
-            return f"GPU {gpu} must have a list of {places} experts: a place cannot stay empty."
+            return f"GPU {gpu} must have a list of {places} experts; no place may be empty."
         if not all(type(one) is int and 0 <= one < num_experts for one in mine):
-            return f"GPU {gpu} has {list(mine)[:8]}: give numbers of experts, 0 to {num_experts - 1}."
+            return f"GPU {gpu} has {list(mine)[:8]}: use expert numbers from 0 to {num_experts - 1}."
     if missing := set(range(num_experts)) - {one for mine in gpus for one in mine}:
-        return f"Expert {min(missing)} is nowhere: its tokens would have no place to go. {len(missing)} are missing."
+        return f"Expert {min(missing)} is on no GPU, so its tokens cannot be processed. {len(missing)} are missing."
     return None
 
 
@@ -123,11 +124,11 @@ CHECK = Check(
     parts={BALANCE: 1 / 3, HOME: 2 / 3},
     timeout=20.0,
     hints=(
-        "First how many copies, then where. The next copy always goes to the expert whose copies have most to do; the "
-        "heaviest copy first, always to the lightest GPU that has a place.",
-        "For the second part: give every node its own copies. Then, while the heaviest node is above 1.02 of the mean, "
-        "swap its hottest copy for the ____ copy of the lightest node. Few swaps are enough.",
-        "Then pack each node's copies onto its own GPUs: sorted by load / copies, heaviest first, to the lightest GPU "
-        "with fewer than `places_per_gpu`. Nodes with too many copies give some away before that.",
+        "First decide the number of copies, then the places. Always give the next copy to the expert whose copies have "
+        "the highest load. Then place the heaviest copy first, on the lightest GPU with a free place.",
+        "For the second part, put all copies on their home node. Then, while the heaviest node is above 1.02 times the "
+        "mean, swap its hottest copy with the ____ copy of the lightest node. A few swaps are enough.",
+        "Then pack each node's copies onto its own GPUs: sort by load / copies, heaviest first, and use the lightest "
+        "GPU with fewer than `places_per_gpu`. Before that, nodes with too many copies give some away.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Three answers from PyTorch's and Megatron's own code; the week's test asks the code itself."""
+"""Three answers from the code of PyTorch and Megatron; the week's own test checks them against that code."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CHECK = reading_check(
     "week12.reading",
     READING,
     {
-        "kept": "read the assignments to ctx in _AlltoAllSingle.forward, and which list the backward sends by",
-        "scatters": "read the branch for gloo in _AlltoAll.forward: over what does its loop run?",
+        "kept": "read the assignments to ctx in _AlltoAllSingle.forward, and see which list the backward sends by",
+        "scatters": "read the branch for gloo in _AlltoAll.forward: what does its loop iterate over?",
         "order": "read custom_forward inside MoELayer.forward",
     },
     hints=(
-        "Open the named files; each question is answered by a few lines of code.",
+        "Open the named files; a few lines of code answer each question.",
         "The name of an argument; a number for 4 ranks; four names.",
-        "What was received is what the backward sends. On gloo every rank is the source of one scatter. Between "
-        "dispatch and combine lies the work.",
+        "The backward sends as much as the forward received. On gloo, every rank is the source of one scatter. The "
+        "experts run between dispatch and combine.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Dispatch in two levels: of each token one copy to each node that has experts of it, and inside the node the rest."""
+"""Dispatch in two levels: one copy of a token to each node that has experts for it, and the rest inside the node."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from autograder.checks.packets import crossed
 from autograder.weeks.week12_expert_parallel._shared import MASKED, NUMBER, drawn, with_gradients, wrong_tensors
 
 WHY = {
-    "the output": "Does each copy meet all its experts on this node, and do the nodes' sums add up at home?",
-    "the gradient of x": "Each node's copy sends a gradient back; they add up at the token.",
-    "the gradient of weights": "The weights travelled with the copies: so must their gradients, back.",
+    "the output": "Does each copy reach all its experts on this node, and do you sum the nodes' results per token?",
+    "the gradient of x": "Each node's copy sends a gradient back; they are summed for the token.",
+    "the gradient of weights": "The weights were sent with the copies, so their gradients must be sent back.",
 }
 
 
 def choices(case: Case, rng: Random) -> list[Tensor]:
-    """The experts [T, K] of each rank's tokens, on as many nodes as are allowed; one rank's stay on one node."""
+    """The experts [T, K] of each rank's tokens, on at most `allowed` nodes; one rank's tokens stay on one node."""
     per_node, world = case["own"] * case["inside"], case["inside"] * case["across"]
     found = []
     for rank in range(world):
@@ -37,7 +37,7 @@ def choices(case: Case, rng: Random) -> list[Tensor]:
 
 
 def copies(experts: Tensor, per_node: int, num_nodes: int) -> list[int]:
-    """How many of a rank's tokens have an expert on each node."""
+    """For each node, how many of a rank's tokens have an expert on it."""
     touched = torch.zeros(len(experts), num_nodes).scatter_(1, experts // per_node, 1.0)
     return [int(one) for one in touched.sum(0)]
 
@@ -81,16 +81,16 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         spent = max(spent, crossed(reply.wire, rank, per_node))
         if spent > (most := task.facts["most"][rank]):
             return (
-                f"Right, but rank {rank} sends {size(spent)} to other nodes where {size(most)} are enough: one copy of "
-                "a token for each node that has experts of it, and one sum back."
+                f"Right, but rank {rank} sends {size(spent)} to other nodes, and {size(most)} would be "
+                "enough: one copy of a token for each node that has experts for it, and one sum back."
             )
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Two nodes and three, limits; a rank without tokens; a node that no token visits; one node; one rank per node.
+    """Two and three nodes, limits; a rank without tokens; a node that no token visits; one node; one rank per node.
 
-    Both groups have one rank in the last visible case.
+    Both groups have one rank in the last public case.
     """
 
     def case(inside: int, across: int, own: int, k: int, allowed: int, **more: object) -> Case:
@@ -124,10 +124,10 @@ CHECK = Check(
     masked=MASKED,
     timeout=30.0,
     hints=(
-        "First think of a node as one large rank: which tokens have at least one expert there? Inside it, your "
-        "layer knows what to do.",
-        "wanted [T, N] says which nodes a token visits; its nonzero places, by node, are the copies. With a copy "
-        "travel its k experts and its k ____. On the node keep the choices whose expert // per_node is ____.",
+        "First treat a node as one large rank: which tokens have at least one expert there? Inside the node, use your "
+        "layer.",
+        "wanted [T, N] marks the nodes that a token visits; its nonzero entries, by node, are the copies. Send each "
+        "copy's k experts and k ____ with it. On the node, keep the choices whose expert // per_node is ____.",
         "here, choice = (theirs // per_node == node).nonzero(as_tuple=True); expert_layer(copies[here], ..., "
         "group=inside) with k = 1; zeros_like(copies).index_add(0, here, done); exchange back; index_add at home.",
     ),

@@ -1,1 +1,1 @@
-"""Week 13: DualPipe, its two copies, its V, and overlapped pairs; one file an exercise, in the notebook's order."""
+"""Week 13: DualPipe, its two copies, its V, and overlapped pairs; one file per exercise, in the notebook's order."""

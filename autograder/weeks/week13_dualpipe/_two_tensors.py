@@ -1,4 +1,4 @@
-"""Shared by the week's exercises on ranks: an answer of two tensors, and the messages that it took."""
+"""Shared by the week's exercises on ranks: an answer of two tensors, and the messages that it sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autograder.checks.order import matched_by_tags
 
 
 def judge_two(task: Task, reply: Reply, names: tuple[str, str], formula: str) -> str | None:
-    """Both tensors right on every rank, inputs untouched, each rank's bytes sent once."""
+    """Checks that both tensors are right on every rank, inputs unchanged, and each rank's bytes sent once."""
     if problem := trouble(reply):
         return problem
     for rank in working(task):

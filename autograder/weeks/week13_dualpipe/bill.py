@@ -1,6 +1,6 @@
-"""What DualPipe costs: idle time of the rank that idles most, and activations held.
+"""The costs of DualPipe: idle time of the rank that idles longest, and activations held.
 
-Expected values come from the clock and the count of the paper's order, at balance: F = I, W no longer than these.
+Expected values come from simulating the paper's order and counting its activations, at balance: F = I, W no longer.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ CHECK = Check(
     ),
     draw=_draw_bills,
     make=formula_task("dualpipe_bill", NAMES, _bill),
-    judge=judge_numbers(("the idle time of the rank that idles most", "the number of activations that a rank holds")),
+    judge=judge_numbers(("the idle time of the rank that idles longest", "the number of activations that it holds")),
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "The printed formula has the pair, the full backward and W; which of them is B here?",
-        "B is the full backward: I and W in one go, and I takes as long as F.",
+        "The printed formula has the pair, the full backward and W. Which of them is B here?",
+        "B is the full backward: I and W in one pass, and I takes as long as F.",
         "(P/2 - 1) * (pair + (F + W) - 3W), and P + 1 activations.",
     ),
 )

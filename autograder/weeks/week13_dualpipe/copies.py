@@ -1,4 +1,4 @@
-"""Two copies of every stage: their gradients added up, each with its own."""
+"""Two copies of every stage: adding the gradients of both copies of each stage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _make_copies(case: Case, rng: Random) -> Task:
 
 
 def _sums(mine: list[torch.Tensor], theirs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The other rank holds the same two stages in the other order."""
+    """The sums of both stages; the other rank holds the same two stages in the opposite order."""
     return [mine[0] + theirs[1], mine[1] + theirs[0]]
 
 
@@ -60,8 +60,8 @@ CHECK = Check(
     judge=_judge_copies,
     masked=("shardlab.collectives", "shardlab.pipeline_parallel.execution"),
     hints=(
-        "Which rank holds the other copy of stage r? And at which place of its list?",
-        "Rank P-1-r has them in the other order: your first pairs with its second.",
-        "Send yours in your order, receive into [like the second, like the first]; add crosswise.",
+        "Which rank holds the other copy of stage r? And where in its list?",
+        "Rank P-1-r has them in the opposite order: your first gradient belongs to its second.",
+        "Send yours in your order, receive into [like the second, like the first], then add crosswise.",
     ),
 )

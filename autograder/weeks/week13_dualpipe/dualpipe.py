@@ -1,4 +1,4 @@
-"""DualPipe and DualPipeV: as quick as the papers' orders, alone and overlapped, within P + 1 activations."""
+"""DualPipe and DualPipeV: as fast as the papers' orders, with and without overlap, within P + 1 activations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shardlab.pipeline_parallel.schedule import Kind
 from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.schedules import BUILDERS, as_quick, held_as_expected, judge_schedule, same_homes, schedule_task
 
-OVERLAPPED = Durations(1.5, 1.5, 1.0, overlapped=3.2)  # alone F + B takes 4: messages show
+OVERLAPPED = Durations(1.5, 1.5, 1.0, overlapped=3.2)  # without a pair F + B takes 4: messages are exposed
 QUESTIONS = (same_homes, as_quick(), as_quick(OVERLAPPED), held_as_expected(Kind.W))
 
 _MAKE = {
@@ -33,7 +33,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Few microbatches and many, always two per rank or more; in DualPipe an even number."""
+    """Few microbatches and many, but at least two per rank; in DualPipe an even number."""
     more = (0, 1, 2, rng.randint(3, 6))
     cases = [("DualPipe", ranks, 2 * ranks + 2 * extra) for ranks in (2, 4, 6) for extra in more]
     cases += [("DualPipe", 8, 16), ("DualPipe", 8, 16 + 2 * rng.randint(1, 8))]
@@ -57,8 +57,8 @@ CHECK = Check(
     masked=BUILDERS,
     parts={"DualPipe": 0.5, "DualPipeV": 0.5},
     hints=(
-        "For each rank: e, the two stages, the two streams; then your words, then your slots.",
-        "DualPipe: near = min(r, P-1-r), far = P-1-near, L = P/2; on the second half near takes the upper numbers.",
+        "For each rank, find e, the two stages and the two streams; then call your words, then your slots.",
+        "DualPipe: near = min(r, P-1-r), far = P-1-near, L = P/2; on the second half, near has the upper numbers.",
         "DualPipeV: near = r, far = 2P-1-r, L = P, e = r; both streams are all microbatches.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The eight steps of one rank as words, before any microbatch has a number: the order is the paper's."""
+"""The eight steps of one rank as words, without microbatch numbers, in the paper's order."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     expected = [(number, word) for number, words in enumerate(task.expected[0], 1) for word in words]
     for place, (word, wanted) in enumerate(zip_longest(received, expected)):
         if wanted is None:
-            return f"For ({shown(case)}): {len(received)} words where the eight steps have {len(expected)}."
+            return f"For ({shown(case)}): you return {len(received)} words, but the eight steps have {len(expected)}."
         if word != wanted[1]:
             what = f"{word[:10]!r}" if word else "missing"
-            return f"For ({shown(case)}): word {place} is {what}; there step {wanted[0]} is not as the table has it."
+            return f"For ({shown(case)}): word {place} is {what}; step {wanted[0]} differs from the table there."
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Every place of half pipelines of one to five ranks, with as few microbatches as can be, one more, and more."""
+    """Every rank of half pipelines of one to five ranks, with the fewest possible microbatches, one more, and more."""
     places = [(to_end, length) for length in (1, 2, 3, 4, 5) for to_end in range(length)]
     more = (0, 1, rng.randint(2, 5))
     cases = [(to_end, length, 2 * length + extra) for to_end, length in places for extra in more]
@@ -64,8 +64,8 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "A row of the table is a list of words times its number of turns; add the eight lists.",
-        "Only steps 4 and 6 are not alike in every turn: the middle rank's first pair, and the Bs that become Is.",
-        "Step 6: words = [Bf, Bn] * (e + 1); from place e + 1 on write I for B.",
+        "A row of the table is a list of words times its number of repetitions; add the eight lists.",
+        "Only steps 4 and 6 vary: the middle rank's first pair, and the Bs that become Is.",
+        "Step 6: words = [Bf, Bn] * (e + 1); from index e + 1 on, write I instead of B.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Two messages of one shape between two neighbours, told apart by nothing but their order."""
+"""Two messages of the same shape between two neighbors, distinguished only by their order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _make_neighbours(case: Case, rng: Random) -> Task:
 
 
 def _judge_neighbours(case: Case, task: Task, reply: Reply) -> str | None:
-    names = ("the activation that came", "the gradient that came")
+    names = ("the received activation", "the received gradient")
     return judge_two(task, reply, names, "one activation and one gradient")
 
 
@@ -50,8 +50,8 @@ CHECK = Check(
     make=_make_neighbours,
     judge=_judge_neighbours,
     hints=(
-        "List the four messages: who sends what first, and what does the other take it for?",
-        "The k-th message that a rank sends is the k-th that the other receives: agree on one order.",
-        "Both ranks: activation first, gradient second, in what they send and in what they receive.",
+        "List the four messages: what does each rank send first, and what does the other rank receive it as?",
+        "The k-th message that a rank sends is the k-th that the other receives: use the same order on both.",
+        "On both ranks, put the activation first and the gradient second, both in the sends and in the receives.",
     ),
 )

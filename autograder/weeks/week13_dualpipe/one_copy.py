@@ -1,4 +1,4 @@
-"""1F1B with overlapped pairs: the all-to-all hidden as in DualPipe, with one copy of the weights."""
+"""1F1B with overlapped pairs: it hides the all-to-all as DualPipe does, with one copy of the weights."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from shardlab.pipeline_parallel.simulation import peak_activations
 from autograder.checks.base import Case, Check, Task
 from autograder.checks.schedules import BUILDERS, as_quick, judge_schedule, same_homes, schedule_task, too_much_held
 
-HIDDEN = Durations(1.5, 1.5, 1.0, overlapped=3.0)  # an all-to-all of 0.5 in F and in I; none of it shows in a pair
+HIDDEN = Durations(1.5, 1.5, 1.0, overlapped=3.0)  # an all-to-all of 0.5 in F and in I, fully hidden in a pair
 
 
 def overlapped_1f1b(num_ranks: int, num_microbatches: int) -> Schedule:
-    """Rank r warms up with 2(P-1-r) + 1 forwards; then each F is paired with a B that is so much older."""
+    """Rank r warms up with 2(P-1-r) + 1 forwards; then each F is paired with a B that is this many older."""
     return [_one_rank(rank, num_ranks, num_microbatches) for rank in range(num_ranks)]
 
 
@@ -29,12 +29,12 @@ def _one_rank(rank: int, num_ranks: int, num_microbatches: int) -> list[Slot]:
 
 
 def _in_memory(case: Case, task: Task, schedule: Schedule) -> str | None:
-    """2(P-r) activations: the F of a pair is there before its B has given any back."""
+    """At most 2(P-r) activations: a pair allocates its F's activations before its B frees any."""
     return too_much_held(schedule, peak_activations(task.expected[0], until=Kind.W), Kind.W)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Every number of microbatches up to one above the longest warm-up, on few ranks; more, drawn; and the page's."""
+    """All numbers of microbatches up to one above the longest warm-up, on few ranks; larger random ones; the page's."""
     sizes = [(ranks, num) for ranks in (1, 2, 3, 4) for num in range(1, 2 * ranks + 2)]
     sizes += [(4, rng.randint(10, 20)), (8, 20)]
     return [{"num_ranks": ranks, "num_microbatches": microbatches} for ranks, microbatches in sizes]
@@ -51,8 +51,8 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "In 1F1B the last rank's B needs the F just before it: those two cannot be a pair. Which F could be?",
-        "A microbatch takes a pair for each rank down and each rank up: twice the warm-up of 1F1B, and one more.",
-        "Rank r: 2(P-1-r)+1 forwards (at most M), then (rF{m+warmup};rB{m})OVERLAP_F_B, then the B left over.",
+        "In 1F1B, the last rank's B needs the F just before it, so these two cannot be a pair. Which F could be?",
+        "A microbatch takes a pair for each rank down and each rank up: twice the warm-up of 1F1B, plus one.",
+        "Rank r: 2(P-1-r)+1 forwards (at most M), then (rF{m+warmup};rB{m})OVERLAP_F_B, then the remaining Bs.",
     ),
 )

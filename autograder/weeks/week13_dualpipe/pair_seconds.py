@@ -1,4 +1,4 @@
-"""An overlapped pair, one after the other and perfectly hidden."""
+"""The seconds of an overlapped pair: in sequence, and perfectly overlapped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _seconds(case: Case) -> tuple[float, float]:
 
 def _draw(rng: Random) -> list[Case]:
     drawn = [(rng.uniform(1, 3), rng.uniform(2, 6)) for _ in range(5)]
-    shares = (0.1, 0.5, 0.95, 1.05, 2.0)  # of the compute that the transfers take
+    shares = (0.1, 0.5, 0.95, 1.05, 2.0)  # transfers as a fraction of compute
     return [
         dict(zip(NAMES, (forward, backward, share * (forward + backward) / TRANSFERS), strict=True))
         for (forward, backward), share in zip(drawn, shares, strict=True)
@@ -32,11 +32,11 @@ CHECK = Check(
     public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((1.0, 2.0, 0.5), (1.0, 2.0, 1.0), (1.5, 2.5, 0.5))),
     draw=_draw,
     make=formula_task("pair_seconds", NAMES, _seconds),
-    judge=judge_numbers(("the seconds one after the other", "the seconds of a perfectly overlapped pair")),
+    judge=judge_numbers(("the seconds of the pair in sequence", "the seconds of a perfectly overlapped pair")),
     program="without_ranks",
     hints=(
         "How many all-to-alls does one MoE layer run, forward and backward together?",
-        "Dispatch and combine, each forward and backward: four. The device computes while the network carries.",
-        "One after the other: F + B + 4a. Overlapped, whichever is longer: max(F + B, 4a).",
+        "Dispatch and combine, each forward and backward: four. The device computes while the network sends.",
+        "In sequence: F + B + 4a. Overlapped, whichever is longer: max(F + B, 4a).",
     ),
 )

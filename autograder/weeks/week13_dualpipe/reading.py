@@ -21,13 +21,13 @@ CHECK = reading_check(
     "week13.reading",
     READING,
     {
-        "main_steps": "step_4 counts turns of the loop; half_rank is the distance to the nearer end",
+        "main_steps": "step_4 is the number of iterations; half_rank is the distance to the nearer end",
         "weights_in": "look at what _weight_chunk pops from",
-        "order": "the body of _forward_backward_chunk, from top to bottom, each name once",
+        "order": "read the body of _forward_backward_chunk from top to bottom, each name once",
     },
     hints=(
-        "Open dualpipe/dualpipe.py; each question is answered by a few lines of `step` or of a method it calls.",
+        "Open dualpipe/dualpipe.py; a few lines of `step` or of a method it calls answer each question.",
         "Rank 3 of 8 has half_rank 3, and half_num_chunks is 10.",
-        "First what comes in, then waiting, then computing, then what goes out.",
+        "It receives, waits, computes, then sends.",
     ),
 )

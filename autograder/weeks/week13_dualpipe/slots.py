@@ -1,4 +1,4 @@
-"""From words to the texts of one rank: which microbatch each word means."""
+"""From words to the strings of one rank: the microbatch of each word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autograder.weeks.week13_dualpipe.eight_steps import steps_of
 
 
 def numbered(words: list[str], stages: dict[str, int], streams: dict[str, list[int]]) -> list[str]:
-    """Each word takes the next microbatch of its stream; a W belongs to the oldest I that has none."""
+    """Each word takes the next microbatch of its stream; a W belongs to the oldest I without one."""
     left = {letter + end: deque(numbers) for end, numbers in streams.items() for letter in "FB"}
     waiting: deque[str] = deque()
 
@@ -40,12 +40,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     received = value_of(reply)
     if not isinstance(received, list | tuple) or not all(isinstance(text, str) for text in received):
-        return 'Return one list of texts such as "1F3".'
+        return 'Return one list of strings such as "1F3".'
     for word, text, expected in zip_longest(case["words"], received, task.expected[0]):
         if text != expected:
-            place = f"word {word!r}" if word else "what comes after the last word"
-            what = "no text" if text is None else f"{text[:30]!r}"
-            return f"With stages {case['stages']}, {place} becomes {what}: look at its stage, letter and microbatch."
+            place = f"word {word!r}" if word else "the entry after the last word"
+            what = "nothing" if text is None else f"{text[:30]!r}"
+            return f"With stages {case['stages']}, {place} becomes {what}: check its stage, letter and microbatch."
     return None
 
 
@@ -75,8 +75,8 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "Four counters: the next forward and the next backward of near and of far. And a queue of W.",
+        "Use four counters, for the next forward and the next backward of near and of far, and a queue of Ws.",
         "I and B are both backwards: they share a counter. An I puts its W into the queue, with its stage.",
-        'A pair is word.split("&"): two texts, an F and a B, each counted, in "(...;...)OVERLAP_F_B".',
+        'A pair is word.split("&"): two strings, an F and a B, each counted, in "(...;...)OVERLAP_F_B".',
     ),
 )

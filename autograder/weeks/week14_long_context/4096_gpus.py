@@ -1,4 +1,4 @@
-"""The interview: 256K tokens of a 405B model on 4,096 GPUs, five numbers that decide how."""
+"""The interview: 256K tokens of a 405B model on 4,096 GPUs; five numbers that decide how."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ GPUS, TP, PP, SEQUENCE = 4096, 8, 16, 262_144
 MODEL = replace(ZOO["llama3-405b"], sequence=SEQUENCE)
 BF16, ROUNDED = 2, 2e-3
 NAMES = (
-    "the tokens of a rank, where all GPUs beside tp and pp are cp",
+    "the number of tokens per rank, if all GPUs not used for tp and pp are cp",
     "the bytes of keys and values that a rank sends per layer in a forward ring",
-    "the largest cp with which Ulysses can split the heads of a tensor-parallel rank",
-    "the fewest tokens per rank that hide a step of the ring, causal and zig-zag, behind the network",
-    "the share of attention's core, causal, in a layer's forward FLOPs",
+    "the largest cp for which Ulysses can split the heads of a tensor-parallel rank",
+    "the smallest number of tokens per rank that hides a ring step's messages over the network (causal, zig-zag)",
+    "the fraction of a layer's forward FLOPs that causal attention's core takes",
 )
 
 
 def expected(case: Case) -> list[float]:
-    """The numbers of NAMES: tokens, bytes, ranks, tokens, a share of 1."""
+    """The numbers of NAMES: tokens, bytes, ranks, tokens, a fraction."""
     cp, h100 = GPUS // TP // PP, ACCELERATORS["h100"]
     head = MODEL.hidden // MODEL.heads
     kv = BF16 * 2 * SEQUENCE * MODEL.kv_heads // TP * head
@@ -46,10 +46,10 @@ CHECK = Check(
     program="without_ranks",
     masked=("shardlab.costs",),
     hints=(
-        "cp = 4096 / 8 / 16. Tensor parallelism has split the heads already, 128 and 8, before cp sees them.",
+        "cp = 4096 / 8 / 16. Tensor parallelism splits the 128 heads and 8 key heads before cp does.",
         "Ring: (cp - 1) · 2 · 2 · (s/cp) · width of a rank's key heads. A step computes 2(s/c)²h FLOPs (half of 4, "
-        "causal) and sends 4(s/c)h_kv bytes; both are divided by tp.",
-        "s/c ≥ 2 · (h_kv/h) · F/B. A layer's matrices: 2h² + 2·h·h_kv + 3·h·53,248 weights, 2 FLOPs each; the causal "
-        "core: 2·s·h.",
+        "causal) and sends 4(s/c)h_kv bytes; divide both by tp.",
+        "s/c ≥ 2 · (h_kv/h) · F/B. A layer's matrices have 2h² + 2·h·h_kv + 3·h·53,248 weights, at 2 FLOPs each; the "
+        "causal core costs 2·s·h.",
     ),
 )

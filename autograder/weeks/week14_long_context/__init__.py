@@ -1,1 +1,1 @@
-"""Week 14, one file an exercise: a sequence split over ranks inside attention, and what it costs to look back."""
+"""Week 14, one file per exercise: a sequence split over ranks inside attention, and its costs."""

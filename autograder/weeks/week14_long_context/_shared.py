@@ -1,6 +1,6 @@
-"""Shared by week 14: layouts, attention on one process in float64, and what a ring is allowed to send.
+"""Shared by week 14: layouts, attention on one process in float64, and what a ring may send.
 
-Shapes: q (batch, heads, queries, width); k and v (batch, kv heads, keys, width), v's width may be another.
+Shapes: q (batch, heads, queries, width); k and v (batch, kv heads, keys, width), where v may have another width.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from autograder.checks.base import Case, Reply, Task, calls_of, size, touched_in
 from autograder.checks.groups import dtype_of, members_of, working
 
 MASKED = ("shardlab.context_parallel", "shardlab.tensor_parallel", "shardlab.hybrid", "shardlab.collectives")
-TOLERANCE = 1e-5  # of the largest number, in float32: sums in another order
+TOLERANCE = 1e-5  # relative to the largest number, in float32: sums may be in another order
 CONTIGUOUS, ZIG_ZAG, STRIPED = "contiguous", "zig-zag", "striped"
 
 
 def owned(layout: str, length: int, rank: int, num_ranks: int) -> Tensor:
-    """Positions of a rank, (length / num_ranks,), int64.
+    """The positions of a rank, (length / num_ranks,), int64.
 
-    Zig-zag: of 2c chunks the r-th from the front and the r-th from the end. Striped: every c-th (arXiv 2311.09431).
+    Zig-zag: the r-th of 2c chunks from the front and the r-th from the end. Striped: every c-th (arXiv 2311.09431).
     """
     positions = torch.arange(length)
     if layout == CONTIGUOUS:
@@ -35,7 +35,7 @@ def owned(layout: str, length: int, rank: int, num_ranks: int) -> Tensor:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True) -> tuple[Tensor, Tensor]:
-    """All queries against all keys: the output (b, heads, s, width of v) and its log-sum-exp (b, heads, s)."""
+    """Attention of all queries to all keys: output (b, heads, s, width of v) and log-sum-exp (b, heads, s)."""
     shared = q.shape[1] // k.shape[1]
     keys, values = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
     scores = q @ keys.mT / q.shape[-1] ** 0.5
@@ -46,15 +46,15 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True) -> tuple[
 
 
 def drawn(rng: Random, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Normal numbers, rounded to `dtype`."""
+    """Draws normal numbers, rounded to `dtype`."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     return torch.randn(*shape, generator=generator).to(dtype)
 
 
 def sequence(case: Case, rng: Random) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k and v of the whole sequence; `rows` positions per rank. Scores differ much from block to block.
+    """Draws q, k and v of the whole sequence, `rows` positions per rank. Scores differ a lot between blocks.
 
-    With a `scale` of 100, exp of a log-sum-exp overflows in float32, from 89 on.
+    With a `scale` of 100, exp of a log-sum-exp overflows in float32 (it does from 89 on).
     """
     length, dtype = case["rows"] * len(members_of(case)), dtype_of(case)
     batch, width = case.get("batch", 1), case["width"]
@@ -64,7 +64,7 @@ def sequence(case: Case, rng: Random) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def parts(case: Case, *tensors: Tensor) -> dict[int, list[Tensor]]:
-    """For each member its positions of the tensors, along dimension 2, and the positions."""
+    """Each member's part of the tensors, along dimension 2, and its positions."""
     members = members_of(case)
     length = case["rows"] * len(members)
     places = {rank: owned(case["layout"], length, place, len(members)) for place, rank in enumerate(members)}
@@ -72,9 +72,9 @@ def parts(case: Case, *tensors: Tensor) -> dict[int, list[Tensor]]:
 
 
 def wrong_tensors(task: Task, reply: Reply, why: Mapping[str, str], *, relative: float = TOLERANCE) -> str | None:
-    """Hold what each rank returns, a tuple or one tensor, against {name: tensor} in order.
+    """Compares what each rank returns, a tuple or one tensor, with {name: tensor}, in order.
 
-    `why` has the question to ask oneself where a name's tensor is wrong.
+    `why` has the question to ask if the tensor with that name is wrong.
     """
     for rank in working(task):
         value = reply.ranks[rank].get("value")
@@ -93,10 +93,10 @@ def wrong_tensors(task: Task, reply: Reply, why: Mapping[str, str], *, relative:
 
 
 def _share_of_all(task: Task, name: str, wanted: Tensor) -> float:
-    """How many times larger than this rank's numbers those of any rank are, or 1, which is what the inputs are like.
+    """How many times larger any rank's numbers are than this rank's; 1 also counts, as the magnitude of the inputs.
 
-    The first positions attend to next to nothing: their dq is a difference of equal numbers, and what is left of it,
-    rounding, is as large as where dq is large.
+    The first positions attend to almost nothing: their dq is a difference of equal numbers, and the rounding error that
+    remains is as large as where dq is large.
     """
     largest = max(float(task.expected[rank][name].abs().max()) for rank in working(task))
     mine = float(wanted.abs().max())
@@ -105,23 +105,23 @@ def _share_of_all(task: Task, name: str, wanted: Tensor) -> float:
 
 def _not_a_number(received: Any) -> str:
     if isinstance(received, Tensor) and received.is_floating_point() and received.isnan().any():
-        return " Some are NaN: which two infinities are subtracted, or what is divided by 0?"
+        return " Some are NaN: do you subtract two infinities, or divide by 0?"
     return ""
 
 
 def no_ring(task: Task, reply: Reply) -> str | None:
-    """Whether a rank sends to more than one other."""
+    """The message if a rank sends to more than one other rank."""
     for rank in working(task):
         peers = {call.peer for call in calls_of(reply, rank) if call.kind == "send" and call.peer is not None}
         if len(peers) > 1:
-            return f"Rank {rank} sends to ranks {sorted(peers)}. In a ring it sends to its right neighbour alone."
+            return f"Rank {rank} sends to ranks {sorted(peers)}. In a ring it sends only to its right neighbor."
     return None
 
 
 def sends_too_much(task: Task, reply: Reply, most: float, why: str) -> str | None:
-    """Whether a rank sends more than `most` bytes; read outside of it."""
+    """The message if a rank sends more than `most` bytes, as read from outside the rank."""
     for rank in working(task):
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine > most + 64:
-            return f"Right, but rank {rank} sends {size(mine)} where {size(most)} are enough: {why}."
+            return f"Right, but rank {rank} sends {size(mine)}, and {size(most)} would be enough: {why}."
     return None

@@ -1,4 +1,4 @@
-"""A batch split zig-zag: labels shifted on the whole sequence, positions that travel, a mean over all scored tokens."""
+"""A batch split zig-zag: labels shifted on the whole sequence, the right positions, a mean over all scored tokens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from autograder.checks.groups import group_task, members_of, working
 from autograder.weeks.week14_long_context._shared import MASKED, ZIG_ZAG, owned, sends_too_much, wrong_tensors
 
 IGNORED = -100
-NUMBERS = 3  # small all-reduces beside the gradients: the count, the loss, and one to spare
+NUMBERS = 3  # small all-reduces in addition to the gradients: the count, the loss, and one spare
 WHY = {
-    "the positions": "Rank r has chunk r and chunk 2c - 1 - r of 2c.",
-    "the labels": "A position's label is the next token of the sequence: is that one on this rank?",
-    "the loss": "Over how many tokens is the mean, and who knows that number?",
-    "the gradient of table": "Do the ranks' shares add up to the mean over all scored tokens?",
-    "the gradient of places": "At which positions of the sequence do this rank's tokens stand?",
+    "the positions": "Rank r has chunks r and 2c - 1 - r of 2c.",
+    "the labels": "A position's label is the next token of the sequence: is that token on this rank?",
+    "the loss": "How many tokens does the mean include, and which rank knows that number?",
+    "the gradient of table": "Do the ranks' shares sum to the mean over all scored tokens?",
+    "the gradient of places": "What are the positions of this rank's tokens in the sequence?",
 }
 
 
 def labels_of(targets: Tensor) -> Tensor:
-    """For each position the next one's target; the last has none."""
+    """The label of each position: the target of the next one; the last has none."""
     return torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], IGNORED)], 1)
 
 
@@ -46,7 +46,7 @@ def _make(case: Case, rng: Random) -> Task:
     length = case["rows"] * len(members) + case.get("more", 0)
     tokens = torch.randint(vocabulary, (case["batch"], length), generator=generator)
     scored = torch.rand(tokens.shape, generator=generator) < 0.6
-    scored[0, :2] = scored[-1, -1] = True  # some are always there: the first two tokens, and the last
+    scored[0, :2] = scored[-1, -1] = True  # some always count: the first two tokens, and the last
     if "silent" in case:
         mine = owned(ZIG_ZAG, length, case["silent"], len(members))
         scored[:, mine[mine + 1 < length] + 1] = False
@@ -73,12 +73,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return _not_refused(task, reply)
     if problem := trouble(reply) or wrong_tensors(task, reply, WHY):
         return problem
-    why = "the gradients and a number or two; every rank has all tokens, so that no list of them need travel"
+    why = "send the gradients and a number or two; every rank has all tokens, so do not send any list of them"
     return sends_too_much(task, reply, task.facts["due"], why)
 
 
 def _not_refused(task: Task, reply: Reply) -> str | None:
-    """A length that 2c does not divide: a ValueError with both numbers on every rank, and nothing was sent."""
+    """The problem if a length that 2c does not divide is not refused: a ValueError with both numbers, nothing sent."""
     length, num_ranks = task.facts["length"], len(working(task))
     asked = f"A sequence of {length} cannot be cut into {2 * num_ranks} chunks"
     for rank in working(task):
@@ -87,17 +87,17 @@ def _not_refused(task: Task, reply: Reply) -> str | None:
             return trouble(reply)
         if not error.startswith("ValueError"):
             came = error[:120] or "no error"
-            return f"{asked}: raise a ValueError that says so, on every rank. From rank {rank} came: {came}."
+            return f"{asked}: raise a ValueError that says so, on every rank. Rank {rank} reports: {came}."
         named = set(re.findall(r"\d+", error))
         if str(length) not in named or not named & {str(num_ranks), str(2 * num_ranks)}:
             return f"{asked}: name both numbers in the ValueError. Rank {rank} says: {error[:120]}"
         if calls_of(reply, rank):
-            return f"{asked}: rank {rank} says so, but only after it has sent something. Refuse first."
+            return f"{asked}: rank {rank} raises the error only after it has sent something. Raise it first."
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """A rank without a scored token; a part of the world; one rank; lengths that c divides and 2c does not."""
+    """A rank without a scored token; part of the world; one rank; lengths that c divides and 2c does not."""
 
     def case(ranks: int, rows: int, **more: object) -> Case:
         return {"ranks": ranks, "batch": rng.randint(2, 3), "rows": 2 * rows} | more
@@ -129,9 +129,10 @@ CHECK = Check(
     masked=MASKED,
     timeout=15.0,
     hints=(
-        "Write the sequence 0 … 7 for two ranks. Which chunks has rank 1, and what is the label of its position 3?",
-        "Shift while the sequence is whole: labels[:, :-1] = targets[:, 1:], and the last one -100. "
-        "Then take your positions of everything.",
+        "Write down the sequence 0 … 7 for two ranks. Which chunks does rank 1 have, and what is the label of position "
+        "3?",
+        "Shift while the sequence is whole: labels[:, :-1] = targets[:, 1:], and the last label is -100. "
+        "Then select your positions from everything.",
         "count = (labels != -100).sum(); all_reduce(count) over the group; the share is losses.sum() / ____.",
     ),
 )

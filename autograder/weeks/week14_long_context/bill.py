@@ -1,4 +1,4 @@
-"""Bytes of keys and values in a ring, bytes of an exchange of heads, and from which number of ranks the latter wins."""
+"""Bytes of keys and values in a ring, bytes of Ulysses, and the number of ranks from which Ulysses sends less."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from autograder.checks.formulas import FORMULAS, formula_task, judge_numbers
 
 SIZES = ("c", "b", "s", "heads", "kv_heads", "width")
 NAMES = (
-    "what a rank sends in a ring, or for an all-gather, of keys and values",
-    "what it sends for Ulysses",
-    "the smallest c with which Ulysses sends less",
+    "the bytes of keys and values that a rank sends in a ring or an all-gather",
+    "the bytes that it sends with Ulysses",
+    "the smallest c for which Ulysses sends less",
 )
 LLAMA3_405B = {"c": 16, "b": 1, "s": 131_072, "heads": 128, "kv_heads": 8, "width": 128}
 BF16 = 2
@@ -31,7 +31,7 @@ def expected(case: Case) -> list[float]:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """One rank, two, many; keys for every head, and few; heads that the key heads do not divide evenly into c."""
+    """One rank, two, many; keys for every head, and for few; numbers of key heads that c does not divide."""
 
     def case(c: int, kv_heads: int, shared: int, b: int = 1) -> Case:
         return {
@@ -61,9 +61,9 @@ CHECK = Check(
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs"),
     hints=(
-        "How many numbers are the keys and values of one rank's positions? How often does a rank pass such a block on?",
-        "Ring: (c - 1) · 2 · 2 · b · (s/c) · kv_heads · width. Ulysses moves q, k, v and o once each, and of each "
-        "(c - 1)/c leaves the rank.",
-        "Ulysses sends less when (heads + kv_heads) / c < kv_heads: solve for c, and take the next whole number above.",
+        "How many numbers are in the keys and values of one rank's positions? How often does a rank send such a block?",
+        "Ring: (c - 1) · 2 · 2 · b · (s/c) · kv_heads · width. Ulysses moves q, k, v and o once each, and (c - 1)/c of "
+        "each leaves the rank.",
+        "Ulysses sends less when (heads + kv_heads) / c < kv_heads: solve for c, and take the next larger integer.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Attention of a long sequence under a cap of memory, read by the kernel: a ring, and tiles inside of its blocks."""
+"""Attention over a long sequence under a memory cap, measured by the kernel: a ring, with tiles inside its blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from autograder.weeks.week14_long_context._shared import (
 VALUES, MEMORY = "values", "memory"
 CAP_BYTES = 16 * 2**20  # above the inputs; the scores of one block have 36 MiB, its keys and values 1.5
 LONG = {"ranks": 4, "rows": 1536, "heads": 4, "kv_heads": 4, "width": 32, "layout": ZIG_ZAG, "part": MEMORY}
-WHY = {"the output": "Does every query meet each tile of keys that it may see, once?"}
+WHY = {"the output": "Does every query attend exactly once to each key that it may see?"}
 
 
 def _make(case: Case, rng: Random) -> Task:
@@ -58,13 +58,13 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     num_ranks = len(working(task))
     most = (num_ranks - 1) * task.facts["block"]
     if case["part"] == VALUES:
-        return sends_too_much(task, reply, most, "c - 1 blocks of keys and values, and their positions")
-    why = "which is the cap: how large is the largest tile of scores, and how many like it are there at once?"
+        return sends_too_much(task, reply, most, "send c - 1 blocks of keys and values, and their positions")
+    why = "which is the cap: how large is the largest tile of scores, and how many such tensors exist at once?"
     return carried_too_much(reply, int(num_ranks * most)) or any_peak_too_high(reply, CAP_BYTES, why)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Lengths that tiles do not divide, each layout, heads that share keys, a part of the world, one rank."""
+    """Lengths that tiles do not divide, each layout, heads that share keys, part of the world, one rank."""
 
     def case(ranks: int, layout: str, heads: int, kv_heads: int, rows: int, **more: object) -> Case:
         sizes = {"rows": rows, "width": rng.choice([4, 8]), "batch": rng.randint(1, 2), "part": VALUES}
@@ -104,10 +104,11 @@ CHECK = Check(
     trains=True,
     timeout=60.0,
     hints=(
-        "A query's output needs no other query. So the ring's loop may treat some queries at a time, against the block "
-        "that is here.",
-        "Per step of the ring: for each tile of queries block_attention, then merge into these ____ of o and lse. A "
-        "tile's scores have batch · heads · tile · s/c numbers, and about three such tensors are there at once.",
+        "A query's output does not depend on other queries. So the ring's loop can process a few queries at a time "
+        "with "
+        "the current block.",
+        "In each step of the ring, call block_attention for each tile of queries, then merge into these ____ of o and "
+        "lse. A tile's scores have batch · heads · tile · s/c numbers, and about three such tensors exist at once.",
         "for at in range(0, rows, tile): now = slice(at, at + tile); merge o[:, :, now], lse[:, :, now] with "
         "block_attention(q[:, :, now], k, v, positions[now], k_positions).",
     ),

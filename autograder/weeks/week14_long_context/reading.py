@@ -1,4 +1,4 @@
-"""Three answers from PyTorch's own ring attention; the week's test asks the code itself."""
+"""Three answers from PyTorch's ring attention; the week's own test checks them against that code."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ CHECK = reading_check(
         "order": "read the loop of _templated_ring_attention from its first line",
     },
     hints=(
-        "Open the named file; each question is answered by a few lines of code.",
+        "Open the named file; a few lines of code answer each question.",
         "The name of a member of an Enum; a number for 4 ranks; four names.",
-        "A gradient that has gone round once more than its block is at home. What comes is awaited before what is here "
-        "is sent on, and both before anything is computed.",
+        "A gradient needs one more hop than its block to return to its owner. A step first waits for the incoming "
+        "block, "
+        "then sends the current one, and only then computes.",
     ),
 )

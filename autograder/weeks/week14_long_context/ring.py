@@ -1,6 +1,7 @@
-"""Ring attention, forward: blocks of keys and values pass by, and partial results become the whole softmax.
+"""Ring attention, forward: blocks of keys and values go around the ring, and partial results give the whole softmax.
 
-That a rank never holds all keys shows in the kernel's mark of memory alone: keys are wide there, all else is small.
+Only peak memory, as the kernel reports it, shows that a rank never holds all keys: in that case, keys are wide and
+everything else is small.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LONG = {
     "part": MEMORY,
 }
 WHY = {
-    "the output": "Do weights of different blocks share one denominator? Which keys may a query of this position see?",
-    "the log-sum-exp": "The sum runs over the keys of all ranks that a query may see, and over no others.",
+    "the output": "Do the weights of all blocks share one denominator? Which keys may a query at this position see?",
+    "the log-sum-exp": "The sum is over all keys, on all ranks, that a query may see, and no others.",
 }
 
 
@@ -71,15 +72,15 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     num_ranks = len(working(task))
     most = (num_ranks - 1) * (task.facts["block"] + task.facts["positions"])
     if case["part"] == VALUES:
-        why = "c - 1 blocks of keys and values, as they are, and their positions"
+        why = "send c - 1 blocks of keys and values, without a cast, and their positions"
         return no_ring(task, reply) or sends_too_much(task, reply, most, why)
-    held = 3.5 * task.facts["block"] + 4 * 2**20  # two blocks, one whose sends nobody has forgotten, scaled queries
-    why = "the block that is at work and the one that comes: which older blocks do you still hold?"
+    held = 3.5 * task.facts["block"] + 4 * 2**20  # two blocks, one whose sends are not yet freed, scaled queries
+    why = "the current block and the incoming one: which older blocks do you still hold?"
     return carried_too_much(reply, int(num_ranks * most)) or any_peak_too_high(reply, held, why)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Each layout; heads that share keys; bfloat16; large scores; a part of the world; one rank alone."""
+    """Each layout; heads that share keys; bfloat16; large scores; part of the world; one rank alone."""
 
     def case(ranks: int, layout: str, heads: int, kv_heads: int, **more: object) -> Case:
         sizes = {"rows": 2 * rng.randint(2, 6), "width": rng.choice([4, 6, 8]), "batch": rng.randint(1, 2)}
@@ -133,10 +134,12 @@ CHECK = Check(
     trains=True,
     timeout=60.0,
     hints=(
-        "Two softmaxes over different keys become one: each is a mean with weights; what is each mean's total weight?",
-        "lse = logaddexp(lse_1, lse_2), and o = o_1 * exp(lse_1 - lse) + o_2 * ____. Begin with the rank's own block: "
-        "there every query sees a key.",
-        "for _ in range(size - 1): start passing [k, v, positions] on; use the block that is here; wait; ____. The "
-        "keys' positions travel with them.",
+        "Combine two softmaxes over different keys into one: each is a weighted mean. What is the total weight of "
+        "each?",
+        "lse = logaddexp(lse_1, lse_2), and o = o_1 * exp(lse_1 - lse) + o_2 * ____. Start with the rank's own block, "
+        "where every query sees a key.",
+        "for _ in range(size - 1): start passing [k, v, positions] on; use the current block; wait; ____. Send the "
+        "keys' "
+        "positions with the keys.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Ring attention, backward: the keys of every step, the sums of the whole row, and gradients that come home."""
+"""Ring attention, backward: the keys of each step, the sums of the whole row, and gradients returned to their owner."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from autograder.weeks.week14_long_context._shared import (
 
 NAMES = ("dq", "dk", "dv")
 WHY = {
-    "dq": "Its sum runs over the keys of every rank; with which o and lse?",
-    "dk": "Queries of every rank use these keys: does each of them add its share, and does the sum come home?",
-    "dv": "Queries of every rank use these values: does each of them add its share, and does the sum come home?",
+    "dq": "Its sum is over the keys of every rank: which o and lse do you use?",
+    "dk": "Queries on every rank use these keys: does each rank add its share, and does the sum return to the owner?",
+    "dv": "Queries on every rank use these values: does each rank add its share, and does the sum return to the owner?",
 }
 
 
@@ -51,11 +51,11 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     num_ranks = len(working(task))
     most = (num_ranks > 1) * ((num_ranks - 1) * task.facts["block"] + num_ranks * task.facts["of_block"])
-    return sends_too_much(task, reply, most, "c - 1 times a block, and c times its gradients")
+    return sends_too_much(task, reply, most, "send a block c - 1 times, and its gradients c times")
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Each layout; heads that share keys; bfloat16 inputs; a part of the world; one rank alone."""
+    """Each layout; heads that share keys; bfloat16 inputs; part of the world; one rank alone."""
 
     def case(ranks: int, layout: str, heads: int, kv_heads: int, **more: object) -> Case:
         sizes = {"rows": 2 * rng.randint(2, 6), "width": rng.choice([4, 6, 8]), "batch": rng.randint(1, 2)}
@@ -94,10 +94,10 @@ CHECK = Check(
     masked=MASKED,
     timeout=15.0,
     hints=(
-        "Follow one key around the ring: which ranks use it, where is its gradient added up, and where must it end?",
-        "block_gradients wants the o and the lse of the whole row, and the block that is here now. What it says of the "
-        "block's keys goes into a sum that ____ with them.",
-        "Per step: dq += …; dk += …; dv += …; pass [k, v, positions, dk, dv] on. After c steps dk and dv have been "
-        "passed on ____ times, and are at home.",
+        "Follow one key around the ring: which ranks use it, where is its gradient summed, and where must it end up?",
+        "block_gradients needs the o and the lse of the whole row, and the current block. Add its dk and dv to a sum "
+        "that ____ with the block's keys.",
+        "Per step: dq += …; dk += …; dv += …; pass [k, v, positions, dk, dv] on. After c steps, dk and dv have been "
+        "passed on ____ times and are back at their owner.",
     ),
 )

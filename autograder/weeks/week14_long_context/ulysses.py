@@ -1,4 +1,4 @@
-"""Ulysses (arXiv 2309.14509): heads for positions by all-to-all, there and back, forward and backward."""
+"""Ulysses (arXiv 2309.14509): exchanges positions for heads by all-to-all and back, forward and backward."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autograder.weeks.week14_long_context._shared import (
 )
 
 NAMES = ("the output", "dq", "dk", "dv")
-BACK = "The backward of an exchange is the exchange back. Heads that share keys add up their gradients."
+BACK = "The backward of an exchange is the reverse exchange. Sum the gradients of heads that share keys."
 WHY = {
     "the output": "Which heads does this rank have after the exchange, and which keys belong to them?",
     "dq": BACK,
@@ -41,7 +41,7 @@ def _make(case: Case, rng: Random) -> Task:
     wanted = parts(case, *(one.detach().float() for one in (output, *found)))
     expected = {rank: dict(zip(NAMES, mine[:4], strict=True)) for rank, mine in wanted.items()}
     num_ranks, per_head = len(members_of(case)), case.get("batch", 1) * case["rows"] * case["width"] * 4
-    heads = 2 * case["heads"] + 2 * max(case["kv_heads"], num_ranks)  # q and o; k and v, of which a rank needs one
+    heads = 2 * case["heads"] + 2 * max(case["kv_heads"], num_ranks)  # q and o; k and v, at least one head per rank
     sent = 2 * (num_ranks - 1) / num_ranks * heads * per_head
     return group_task(case, "ulysses_step", args, expected, keeps_inputs=True, sent=sent)
 
@@ -51,12 +51,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return _not_refused(case, task, reply)
     if problem := trouble(reply) or wrong_tensors(task, reply, WHY):
         return problem
-    why = "of q, k, v and o all but its own share, forward and backward, and of shared keys one head per rank"
+    why = "send q, k, v and o except its own share, forward and backward, with one shared key head per rank"
     return sends_too_much(task, reply, task.facts["sent"], why)
 
 
 def _not_refused(case: Case, task: Task, reply: Reply) -> str | None:
-    """Heads that the ranks do not divide: a ValueError with both numbers on every rank, and nothing was sent."""
+    """The problem if heads that cannot be split are not refused: a ValueError with both numbers, nothing sent."""
     num_ranks = len(working(task))
     wrong = case["heads"] if case["heads"] % num_ranks else case["kv_heads"]
     kind = "heads" if case["heads"] % num_ranks else "key-value heads"
@@ -67,16 +67,16 @@ def _not_refused(case: Case, task: Task, reply: Reply) -> str | None:
             return trouble(reply)
         if not error.startswith("ValueError"):
             came = error[:120] or "no error"
-            return f"{asked}: raise a ValueError that says so, on every rank. From rank {rank} came: {came}."
+            return f"{asked}: raise a ValueError that says so, on every rank. Rank {rank} reports: {came}."
         if not {str(wrong), str(num_ranks)} <= set(re.findall(r"\d+", error)):
             return f"{asked}: name both numbers in the ValueError. Rank {rank} says: {error[:120]}"
         if calls_of(reply, rank):
-            return f"{asked}: rank {rank} says so, but only after it has sent something. Refuse first."
+            return f"{asked}: rank {rank} raises the error only after it has sent something. Raise it first."
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """As many key heads as heads, fewer, fewer than ranks; a part of the world, one rank; heads that do not divide."""
+    """As many key heads as heads, fewer, fewer than ranks; part of the world, one rank; heads that cannot be split."""
 
     def case(ranks: int, heads: int, kv_heads: int, **more: object) -> Case:
         sizes = {"rows": rng.randint(2, 6), "width": rng.choice([4, 6, 8]), "batch": rng.randint(1, 2)}
@@ -109,11 +109,12 @@ CHECK = Check(
     masked=MASKED,
     timeout=20.0,
     hints=(
-        "Before: all heads, some positions. In between: some heads, all positions. Cut along the one, join along the "
-        "other.",
-        "parts = torch.stack(x.chunk(size, cut)); all_to_all_single into an empty one like it; torch.cat(list(came), "
+        "Before: all heads, some positions. In between: some heads, all positions. Cut along one dimension and join "
+        "along the other.",
+        "parts = torch.stack(x.chunk(size, cut)); all_to_all_single into torch.empty_like(parts); "
+        "torch.cat(list(came), "
         "join). The backward calls the same with cut and join ____.",
         "Fewer key heads than ranks: repeat_interleave(size // kv_heads, 1) before the exchange. Then q, k, v from 1 "
-        "to 2, attention, o from 2 to 1; and first of all the two ValueErrors.",
+        "to 2, attention, o from 2 to 1. Raise the two ValueErrors before all of this.",
     ),
 )

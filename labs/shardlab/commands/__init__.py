@@ -1,1 +1,1 @@
-"""The command `shardlab`: one module for each of its subcommands, named as it is."""
+"""The `shardlab` command: one module per subcommand, with the same name."""

@@ -29,11 +29,13 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="The lab pack
 @app.command()
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    brief: Annotated[bool, typer.Option("--brief", help="A second: no ranks; show only what needs attention.")] = False,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Takes a second: starts no ranks, shows only what needs attention.")
+    ] = False,
 ) -> None:
-    """Look at this machine: what it has, what it lacks, and what to do about that. Runs a real all-reduce.
+    """Check this machine, report problems and suggest fixes. Runs a real all-reduce.
 
-    Exit code 0, or 1 when something stands in the way of the course.
+    The exit code is 0, or 1 if a problem blocks the course.
     """
     from shardlab.commands.doctor import NOTE, OK, PROBLEM, examine
 
@@ -61,13 +63,13 @@ app.add_typer(study, name="study")
 
 
 def main() -> None:
-    """Run the command on any terminal."""
+    """Adapt output to the terminal, then run the command."""
     fit_output()
     app()
 
 
 def _apart(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """The same findings; what ranks print while one is made goes to standard error: it is not part of the answer."""
+    """Yield the findings. Output of ranks meanwhile goes to standard error, as it is not part of the answer."""
     while True:
         with redirect_stdout(sys.stderr):
             finding = next(findings, None)
@@ -77,7 +79,7 @@ def _apart(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def _show(finding) -> None:
-    """One line, and the advice below it; colour only repeats the word."""
+    """Print one line with the advice below it. The color only repeats the word."""
     from rich.console import Console
     from rich.table import Table
 
@@ -95,8 +97,10 @@ def _show(finding) -> None:
 def _summarise(states: list[str], brief: bool) -> None:
     notes, problems = states.count("note"), states.count("problem")
     if problems:
-        typer.echo(f"\n{problems} of {len(states)} checks stand in the way of the course: follow the arrows (→).")
+        typer.echo(
+            f"\n{problems} of {len(states)} checks found a problem that blocks the course: follow the arrows (→)."
+        )
         return
     more = "; `shardlab doctor` also runs real ranks" if brief else ""
     noted = f", {notes} noted" if notes else ""
-    typer.echo(f"{'' if brief else chr(10)}This machine is fit for the course ({len(states)} checks{noted}){more}.")
+    typer.echo(f"{'' if brief else chr(10)}This machine is ready for the course ({len(states)} checks{noted}){more}.")

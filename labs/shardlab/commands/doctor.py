@@ -1,7 +1,7 @@
-"""`shardlab doctor`: what this machine offers to the course, and what to do about each thing that it lacks.
+"""`shardlab doctor`: check what this machine has for the course and how to fix what it lacks.
 
-The checks of `machine` take no time; those below import torch and end with a real all-reduce. Other packages add
-theirs through the entry point group `shardlab.doctor`.
+The checks in `machine` take no time. The ones below import torch and end with a real all-reduce. Other packages add
+checks through the entry point group `shardlab.doctor`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shardlab.commands.machine import NOTE, OK, PROBLEM, QUICK, Check, Finding
 __all__ = ["NOTE", "OK", "PROBLEM", "Finding", "examine"]
 
 ENTRY_POINTS = "shardlab.doctor"
-NUM_ELEMENTS = 1000  # float32, in the all-reduce that is measured
+NUM_ELEMENTS = 1000  # float32, in the measured all-reduce
 
 
 def examine(brief: bool = False) -> Iterator[Finding]:
-    """Run the checks one after another; with `brief` only those that take no time. A check that fails is a finding."""
+    """Run the checks one by one; `brief` runs only the instant ones. A check that raises becomes a finding."""
     for check in [*QUICK, *([] if brief else [*_checks_of_others(), *THOROUGH])]:
         try:
             yield check()
@@ -36,7 +36,7 @@ def _checks_of_others() -> list[Check]:
 
 
 def _loaded(point: metadata.EntryPoint) -> Check:
-    """Load a check only when it is its turn, so that one that cannot be loaded is a finding too."""
+    """Load a check only when its turn comes, so that failing to load it is reported as a finding too."""
 
     def check() -> Finding:
         return point.load()()
@@ -46,7 +46,7 @@ def _loaded(point: metadata.EntryPoint) -> Check:
 
 
 def gpus() -> Finding:
-    """GPUs that torch can use, and those that it cannot; CUDA is not started."""
+    """GPUs that torch can use, and GPUs that it cannot use. Does not initialize CUDA."""
     from shardlab.ranks import mps
     from shardlab.ranks.transports import count_gpus, nccl_version
 
@@ -55,15 +55,17 @@ def gpus() -> Finding:
         value = f"{', '.join(present) or usable}; NCCL {'.'.join(map(str, nccl_version()))}"
         if shutil.which(mps.PROGRAM):
             return Finding("GPUs", f"{value}; MPS")
-        return Finding("GPUs", f"{value}; no MPS", NOTE, "ranks that share a GPU will take turns: seconds say little")
+        return Finding(
+            "GPUs", f"{value}; no MPS", NOTE, "ranks that share a GPU will take turns, so measured times mean little"
+        )
     if present:
         advice = "this torch cannot use them: `make lab GPU=1` installs one that can"
         return Finding("GPUs", ", ".join(present), NOTE, advice)
-    return Finding("GPUs", "none; every week runs without")
+    return Finding("GPUs", "none; every week runs without one")
 
 
 def _gpus_of_the_driver() -> list[str]:
-    """The GPUs' names as the driver lists them, [] without a driver."""
+    """GPU names as listed by the driver; [] if there is no driver."""
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
@@ -73,14 +75,14 @@ def _gpus_of_the_driver() -> list[str]:
 
 
 def transport() -> Finding:
-    """How two and four ranks would talk here."""
+    """The transport that two and four ranks would use here."""
     from shardlab.ranks.transports import choose_transport
 
     return Finding("transport", ", ".join(f"{ranks} ranks: {choose_transport(ranks)}" for ranks in (2, 4)))
 
 
 def chinese_font() -> Finding:
-    """A font with Chinese characters, for the labels of figures."""
+    """A font with Chinese characters, for figure labels."""
     from shardlab.figures.palette import fonts
 
     found = [font for font in fonts() if font != "DejaVu Sans"]
@@ -91,7 +93,7 @@ def chinese_font() -> Finding:
 
 
 def all_reduce() -> Finding:
-    """A real all-reduce on two ranks: the bytes that were measured beside those of the formula."""
+    """A real all-reduce on two ranks, comparing the measured bytes with the formula."""
     import shardlab
     from shardlab.costs.traffic import ring_all_reduce_bytes
 
@@ -101,19 +103,19 @@ def all_reduce() -> Finding:
         begin = time.monotonic()
         measured = shardlab.run(measured_bytes, NUM_ELEMENTS, ranks=2)
         seconds = time.monotonic() - begin
-    except Exception as error:  # whatever it was: ranks that do not run are a problem
+    except Exception as error:  # if ranks do not run, for whatever reason, that is a problem
         advice = (
-            "ranks do not work here; mend the problems above first, or send us the output of `shardlab doctor --json`"
+            "ranks do not work here; fix the problems above first, or send us the output of `shardlab doctor --json`"
         )
         return Finding("2 real ranks", str(error), PROBLEM, advice)
-    value = f"all-reduce in {seconds:.2f} s; a rank sent {measured[0]:.0f} bytes, the formula says {predicted:.0f}"
+    value = f"all-reduce in {seconds:.2f} s; a rank sent {measured[0]:.0f} bytes, formula: {predicted:.0f}"
     if any(sent != predicted for sent in measured):
-        return Finding("2 real ranks", value, PROBLEM, "formula and meter disagree: please report it")
+        return Finding("2 real ranks", value, PROBLEM, "the meter disagrees with the formula: please report this")
     return Finding("2 real ranks", value)
 
 
 def measured_bytes(num_elements: int) -> float:
-    """Inside a rank: all-reduce `num_elements` ones, check the sum, and return the bytes on this rank's bill."""
+    """Run inside a rank: all-reduce `num_elements` ones, check the sum and return the bytes on this rank's bill."""
     import torch
     import torch.distributed as dist
 
@@ -124,7 +126,7 @@ def measured_bytes(num_elements: int) -> float:
     with meter.record() as bill:
         dist.all_reduce(ones)
     if not bool((ones == dist.get_world_size()).all()):
-        raise RuntimeError(f"the sum of {dist.get_world_size()} ones came out as {ones[0].item()}")
+        raise RuntimeError(f"the sum of {dist.get_world_size()} ones is {ones[0].item()}")
     return bill.sent_bytes
 
 

@@ -1,6 +1,6 @@
-"""What this machine is: checks of `shardlab doctor` that import no torch and take no time.
+"""Checks of `shardlab doctor` that do not import torch and take no time.
 
-A check is a function without arguments that returns a `Finding`.
+A check is a function that takes no arguments and returns a `Finding`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: what it is, what was found, how bad that is, and what to do about it."""
+    """The result of one check: its name, what it found, how bad that is and how to fix it."""
 
     name: str
     value: str
@@ -34,12 +34,12 @@ Check = Callable[[], Finding]
 
 
 def python() -> Finding:
-    """The interpreter that runs this."""
+    """The running interpreter."""
     return Finding("Python", f"{platform.python_version()} at {sys.executable}")
 
 
 def torch_version() -> Finding:
-    """torch as it is installed, asked without importing it."""
+    """The installed torch version, read without importing torch."""
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -50,15 +50,15 @@ def torch_version() -> Finding:
 
 
 def cores() -> Finding:
-    """Cores that this process may use."""
+    """Cores available to this process."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if count < 2:
-        return Finding("cores", str(count), NOTE, "ranks take turns: results and bytes are right, seconds are not")
+        return Finding("cores", str(count), NOTE, "ranks take turns: results and bytes are right, times are not")
     return Finding("cores", str(count))
 
 
 def memory() -> Finding:
-    """Memory that is still free, within a container's own limit."""
+    """Free memory, within the container's limit if there is one."""
     import psutil
 
     machine = psutil.virtual_memory()
@@ -69,7 +69,10 @@ def memory() -> Finding:
     value = f"{free / GIB:.1f} of {total / GIB:.1f} GiB free"
     if free < GIB / 2:
         return Finding(
-            "memory", value, PROBLEM, "four ranks need half a GiB: close programs, or give the container more"
+            "memory",
+            value,
+            PROBLEM,
+            "four ranks need half a GiB: close other programs or give the container more memory",
         )
     if free < 2 * GIB:
         return Finding("memory", value, NOTE, "close other programs before you run eight ranks")
@@ -77,7 +80,7 @@ def memory() -> Finding:
 
 
 def _container_number(name: str) -> int | None:
-    """A number of this process's control group (version 2); None where there is none, or no limit."""
+    """A number from this process's control group (version 2); None if there is none, or no limit."""
     try:
         with open(f"/sys/fs/cgroup/{name}") as file:
             text = file.read().strip()
@@ -87,9 +90,9 @@ def _container_number(name: str) -> int | None:
 
 
 def shared_memory() -> Finding:
-    """/dev/shm: NCCL and data loaders use it; containers often have 64 MB."""
+    """/dev/shm, which NCCL and data loaders use. Containers often have only 64 MB."""
     if not os.path.isdir("/dev/shm"):
-        return Finding("shared memory", "no /dev/shm here, none needed")
+        return Finding("shared memory", "no /dev/shm here; none needed")
     usage = shutil.disk_usage("/dev/shm")
     value = f"{usage.free / GIB:.2f} of {usage.total / GIB:.2f} GiB free"
     if usage.free < 2**26:
@@ -98,7 +101,7 @@ def shared_memory() -> Finding:
 
 
 def temporary_folder() -> Finding:
-    """The folder for temporary files: can it be written, and is there room?"""
+    """Whether the folder for temporary files is writable and has free space."""
     try:
         folder = tempfile.gettempdir()
         with tempfile.TemporaryFile() as file:
@@ -107,16 +110,18 @@ def temporary_folder() -> Finding:
         return Finding("temporary folder", str(error), PROBLEM, "set TMPDIR to a folder that you can write to")
     free = shutil.disk_usage(folder).free
     value = f"{folder}, {free / GIB:.1f} GiB free"
-    return Finding("temporary folder", value, *([] if free > GIB / 2 else [NOTE, "free some disk, or set TMPDIR"]))
+    return Finding(
+        "temporary folder", value, *([] if free > GIB / 2 else [NOTE, "free some disk space, or set TMPDIR"])
+    )
 
 
 def loopback() -> Finding:
-    """The loopback interface, over which all ranks of one machine talk."""
+    """The loopback interface, which all ranks on one machine communicate over."""
     from shardlab.ranks.transports import loopback_name
 
     name = loopback_name()
     if not name.startswith("lo"):
-        return Finding("loopback", f"none, {name} is used", PROBLEM, "bring it up: ip link set lo up")
+        return Finding("loopback", f"none; using {name}", PROBLEM, "bring it up: ip link set lo up")
     return Finding("loopback", name)
 
 
@@ -130,19 +135,19 @@ def free_port() -> Finding:
             return Finding("ports", f"127.0.0.1:{server.getsockname()[1]} opened and reached")
     except OSError as error:
         return Finding(
-            "ports", str(error), PROBLEM, "ranks cannot meet: allow connections to 127.0.0.1 in the firewall"
+            "ports", str(error), PROBLEM, "ranks cannot connect: allow connections to 127.0.0.1 in the firewall"
         )
 
 
 def host_name() -> Finding:
-    """Whether this machine's own name has an address; where it has none, gloo without our settings waits 35 s."""
+    """Whether this machine's host name resolves. If it does not, gloo without our settings waits 35 s."""
     name, answer = socket.gethostname(), []
     asking = threading.Thread(target=lambda: answer.append(_address_of(name)), daemon=True)
     asking.start()
     asking.join(2.0)
     if answer and answer[0]:
         return Finding("host name", f"{name} is {answer[0]}")
-    advice = "the course does not need it; for a torchrun of your own set GLOO_SOCKET_IFNAME to the loopback's name"
+    advice = "the course does not need one; to run torchrun yourself, set GLOO_SOCKET_IFNAME to the loopback name"
     return Finding("host name", f"{name} has no address", NOTE, advice)
 
 

@@ -1,4 +1,4 @@
-"""The command `shardlab memory`: formulas only, no ranks and no torch."""
+"""The command `shardlab memory`: evaluates formulas, needs no ranks and no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shardlab.costs.hardware import Accelerator
     from shardlab.costs.memory.stage import MemoryBytes
 
-FP32 = 4  # bytes of a gradient
+FP32 = 4  # bytes per gradient element
 
 
 def memory(
@@ -25,17 +25,17 @@ def memory(
     cp: Annotated[int, typer.Option("--cp", help="Context parallel size.")] = 1,
     ep: Annotated[int, typer.Option("--ep", help="Expert parallel size.")] = 1,
     zero: Annotated[int, typer.Option("--zero", help="ZeRO stage, 0 to 3.")] = 0,
-    microbatch: Annotated[int, typer.Option("--microbatch", help="Sequences of a microbatch.")] = 1,
-    microbatches: Annotated[int, typer.Option("--microbatches", help="Microbatches of a step.")] = 1,
-    virtual: Annotated[int, typer.Option("--virtual", help="Chunks of layers on a stage (interleaved 1F1B).")] = 1,
+    microbatch: Annotated[int, typer.Option("--microbatch", help="Sequences per microbatch.")] = 1,
+    microbatches: Annotated[int, typer.Option("--microbatches", help="Microbatches per step.")] = 1,
+    virtual: Annotated[int, typer.Option("--virtual", help="Chunks of layers per stage (interleaved 1F1B).")] = 1,
     schedule: Annotated[str, typer.Option("--schedule", help="1f1b, gpipe, zero-bubble, zbv or dualpipe.")] = "1f1b",
     recompute: Annotated[str, typer.Option("--recompute", help="none, selective, norms or full.")] = "none",
     gpus: Annotated[
-        int | None, typer.Option("--gpus", min=1, help="Number of GPUs, which tp x pp x dp x cp must equal.")
+        int | None, typer.Option("--gpus", min=1, help="Number of GPUs; must equal tp x pp x dp x cp.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what the fullest rank of a layout holds, in GiB: the first stage, or the last with its logits."""
+    """Show the memory of the fullest rank of a layout in GiB: the first stage, or the last one with its logits."""
     from shardlab.costs.hardware import GIB
     from shardlab.costs.layout import Layout, check_layout, check_world
     from shardlab.costs.machines import as_trained, find_accelerator
@@ -64,7 +64,7 @@ def memory(
         check_layout(wanted, layout)
         if gpus is not None:
             check_world(layout, gpus)
-    except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
+    except (ValueError, RecursionError) as error:  # RecursionError: a deeply nested JSON file
         raise typer.BadParameter(str(error)) from None
     held = peak_memory(wanted, layout, gradient_bytes=FP32)
     parts = _parts(held)
@@ -79,7 +79,7 @@ def memory(
 
 
 def _parts(held: MemoryBytes) -> dict[str, float]:
-    """What is held, by name, in bytes; 0 for what this layout does not have."""
+    """Bytes held, by name; 0 for parts that this layout does not have."""
     return {
         "parameters": held.states.parameters,
         "gradients, fp32": held.states.gradients,
@@ -93,30 +93,30 @@ def _parts(held: MemoryBytes) -> dict[str, float]:
 
 
 def _why(number_bytes: int) -> str:
-    """Why so many bytes per parameter, and why ZeRO's paper counts fewer."""
+    """Explain the bytes per parameter, and why the ZeRO paper counts fewer."""
     from shardlab.costs.memory.states import bytes_per_parameter, zero_state_bytes
 
     if number_bytes == FP32:
         return f"{bytes_per_parameter(FP32, FP32)}; weights, gradients and activations are fp32 here"
     return (
         f"{bytes_per_parameter(FP32)};\n"
-        "gradients are summed over microbatches in fp32, as by DeepSpeed's BF16 optimizer. Kept in 16 bits,\n"
-        f"as in ZeRO's paper and in memory_calculator.py of lab 1, it is {zero_state_bytes(1, 1, 0).total:g}"
+        "gradients are summed over microbatches in fp32, as in DeepSpeed's BF16 optimizer. With 16-bit gradients,\n"
+        f"as in the ZeRO paper and in lab 1's memory_calculator.py, the total is {zero_state_bytes(1, 1, 0).total:g}"
     )
 
 
 def _verdict(total: float, gpu: Accelerator) -> str:
-    """Whether it fits, by the rule of `shardlab plan`, which leaves a share of the GPU's memory free."""
+    """Whether it fits, using the rule of `shardlab plan`, which leaves part of the GPU's memory free."""
     from shardlab.costs.hardware import GIB
     from shardlab.costs.planning.planner import USABLE, usable_bytes
 
     free, spare = gpu.memory_bytes - total, gpu.memory_bytes - usable_bytes(gpu)
     has = f"{gpu.name} has {gpu.memory_bytes / GIB:.0f} GiB"
     if free < 0:
-        return f"{has}: does not fit: {-free / GIB:.2f} GiB too much"
+        return f"{has}: does not fit, {-free / GIB:.2f} GiB too much"
     if free < spare:
         return (
-            f"{has}: leaves {free / GIB:.2f} GiB, too little: driver, collectives and fragments take up to "
-            f"{spare / GIB:.1f} GiB, the {1 - USABLE:.0%} that `shardlab plan` keeps free"
+            f"{has}: leaves {free / GIB:.2f} GiB, too little: the driver, collectives and fragmentation take up to "
+            f"{spare / GIB:.1f} GiB, the {1 - USABLE:.0%} that `shardlab plan` leaves free"
         )
     return f"{has}: leaves {free / GIB:.2f} GiB"

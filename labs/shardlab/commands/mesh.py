@@ -1,4 +1,4 @@
-"""The command `shardlab mesh`: where a rank is, and with whom it talks on every axis. Needs no torch."""
+"""The command `shardlab mesh`: a rank's coordinates and its group on every axis. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import typer
 if TYPE_CHECKING:
     from shardlab.mesh.axes import Mesh
 
-SHOWN = 8  # ranks of a group that are printed
+SHOWN = 8  # how many ranks of a group to print
 
 
 def mesh(
-    rank: Annotated[int, typer.Option("--rank", help="Whose groups to show.")] = 0,
+    rank: Annotated[int, typer.Option("--rank", help="Rank whose groups to show.")] = 0,
     tp: Annotated[int, typer.Option("--tp", help="Tensor parallel size.")] = 1,
     pp: Annotated[int, typer.Option("--pp", help="Pipeline parallel size.")] = 1,
     dp: Annotated[int, typer.Option("--dp", help="Data parallel size.")] = 1,
     cp: Annotated[int, typer.Option("--cp", help="Context parallel size.")] = 1,
-    ep: Annotated[int, typer.Option("--ep", help="Expert parallel size, over the ranks of tp, cp and dp.")] = 1,
-    etp: Annotated[int | None, typer.Option("--etp", help="Tensor parallel size of experts; as tp.")] = None,
-    order: Annotated[str, typer.Option("--order", help="The innermost axis first.")] = "tp-cp-ep-dp-pp",
-    per_node: Annotated[int, typer.Option("--per-node", min=1, help="GPUs of a node.")] = 8,
+    ep: Annotated[int, typer.Option("--ep", help="Expert parallel size, within the ranks of tp, cp and dp.")] = 1,
+    etp: Annotated[
+        int | None, typer.Option("--etp", help="Tensor parallel size of the experts [default: same as --tp].")
+    ] = None,
+    order: Annotated[str, typer.Option("--order", help="Order of the axes, innermost first.")] = "tp-cp-ep-dp-pp",
+    per_node: Annotated[int, typer.Option("--per-node", min=1, help="GPUs per node.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show a rank's coordinates on the axes, its group on each, and the link that this group needs."""
+    """Show a rank's coordinates on the axes, its group on each axis and the link that this group needs."""
     from shardlab.mesh.axes import Mesh
 
     try:
@@ -45,7 +47,7 @@ def mesh(
 
 
 def groups_of(built: Mesh, rank: int, per_node: int) -> list[dict]:
-    """The groups of a rank by axis, with nodes and link; experts' only where they are counted in another way."""
+    """A rank's groups by axis, with nodes and link; expert groups only if experts have a separate mesh."""
     from shardlab.mesh.nodes import position
 
     names = [("tp",), ("cp",), ("dp",), ("pp",), ("dp", "cp")]

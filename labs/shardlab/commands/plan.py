@@ -1,4 +1,4 @@
-"""The command `shardlab plan`: formulas only, no ranks and no torch."""
+"""The command `shardlab plan`: evaluates formulas, needs no ranks and no torch."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
     from shardlab.costs.planning.planner import Plan
 
 GPU_NAMES = "v100 a100-40 a100 h100 h100-96 h800 h200 b200 b300 gb200 gb300 laptop here FILE"
-Model = Annotated[str, typer.Option("--model", help="A name (a wrong one lists them), or a JSON file of sizes.")]
+Model = Annotated[str, typer.Option("--model", help="A model name (an unknown name prints the list) or a JSON file.")]
 Gpu = Annotated[str, typer.Option("--gpu", help=GPU_NAMES)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 MOST_GPUS = 1_000_000
-RUN_SCHEDULES = ("1f1b", "gpipe", "zero-bubble")  # those that the course's trainer has
+RUN_SCHEDULES = ("1f1b", "gpipe", "zero-bubble")  # supported by the course's trainer
 RUN_RECOMPUTE = ("none", "selective", "full")
-MOST_LAYERS = 1000  # of the deepest transformer known (DeepNet); to deal them to stages takes their square
+MOST_LAYERS = 1000  # as in DeepNet, the deepest transformer; cutting stages takes quadratic time
 
 
 def _degree(kind: str) -> Any:
-    """The option that gives a degree of parallelism, so that it is not searched."""
-    return typer.Option(min=1, max=MOST_GPUS, help=f"Ranks of {kind} parallelism, where they are given, not searched.")
+    """The option that fixes a degree of parallelism instead of searching for it."""
+    return typer.Option(min=1, max=MOST_GPUS, help=f"Use exactly this many {kind}-parallel ranks [default: search].")
 
 
 def plan(
     model: Model = "llama3-8b",
     gpu: Gpu = "h100",
-    gpus: Annotated[int, typer.Option("--gpus", min=1, max=MOST_GPUS, help="How many of them.")] = 64,
+    gpus: Annotated[int, typer.Option("--gpus", min=1, max=MOST_GPUS, help="Number of GPUs.")] = 64,
     tokens_per_batch: Annotated[
-        int, typer.Option("--tokens-per-batch", min=1, max=10**12, help="Tokens of a step, over all GPUs.")
+        int, typer.Option("--tokens-per-batch", min=1, max=10**12, help="Tokens per step, over all GPUs.")
     ] = 4_194_304,
     sequence: Annotated[
         int | None,
-        typer.Option("--sequence", min=1, max=2**30, help="Tokens per sequence; by default the model's own length."),
+        typer.Option("--sequence", min=1, max=2**30, help="Tokens per sequence [default: the model's own length]."),
     ] = None,
     tp: Annotated[int | None, _degree("tensor")] = None,
     pp: Annotated[int | None, _degree("pipeline")] = None,
@@ -46,58 +46,56 @@ def plan(
         bool,
         typer.Option(
             "--exact-batch",
-            help="Keep this batch; by default it may change by up to 5%, so that the GPUs can share it.",
+            help="Keep this batch exactly; by default it may change by up to 5% to divide evenly over the GPUs.",
         ),
     ] = False,
     best: Annotated[int, typer.Option("--best", min=1, help="How many plans to show.")] = 5,
     pipeline_zero: Annotated[
-        int, typer.Option("--pipeline-zero", min=0, max=2, help="Highest ZeRO stage to try beside a pipeline.")
+        int, typer.Option("--pipeline-zero", min=0, max=2, help="Highest ZeRO stage to try with a pipeline.")
     ] = 2,
     schedule: Annotated[
         list[str] | None,
-        typer.Option("--schedule", help="1f1b, gpipe, zero-bubble, zbv, dualpipe; may be given more than once."),
+        typer.Option("--schedule", help="1f1b, gpipe, zero-bubble, zbv or dualpipe; repeatable."),
     ] = None,
     recompute: Annotated[
         list[str] | None,
-        typer.Option(
-            "--recompute", help="none, selective, norms, full (of all layers or k of n); more than once, too."
-        ),
+        typer.Option("--recompute", help="none, selective, norms or full (all layers or k of n); repeatable."),
     ] = None,
     max_tp: Annotated[
         int | None,
         typer.Option(
-            "--max-tp", min=1, max=MOST_GPUS, help="Most ranks of tensor parallelism. [default: a server's GPUs]"
+            "--max-tp", min=1, max=MOST_GPUS, help="Maximum tensor-parallel size [default: the GPUs of a server]."
         ),
     ] = None,
     network: Annotated[
-        float | None, typer.Option("--network", help="Gb/s of network per GPU, in place of what the GPU usually has.")
+        float | None, typer.Option("--network", help="Network Gb/s per GPU [default: the usual for this GPU].")
     ] = None,
-    fp8: Annotated[bool, typer.Option("--fp8", help="Matrix products in fp8.")] = False,
+    fp8: Annotated[bool, typer.Option("--fp8", help="Compute matmuls in fp8.")] = False,
     imbalance: Annotated[
-        float, typer.Option("--imbalance", help="Tokens of the rank with the fullest experts over the mean; 1: even.")
+        float, typer.Option("--imbalance", help="Tokens on the busiest expert rank divided by the mean; 1: even.")
     ] = 1.0,
     tokens: Annotated[
         int | None,
-        typer.Option("--tokens", min=1, max=10**18, help="Tokens of the whole run; adds days, GPU-hours and goodput."),
+        typer.Option("--tokens", min=1, max=10**18, help="Tokens in the whole run; adds days, GPU-hours and goodput."),
     ] = None,
     price: Annotated[
-        float | None, typer.Option("--price", help="Price of a GPU-hour, in your currency; with --tokens.")
+        float | None, typer.Option("--price", help="Price per GPU-hour, in your currency; needs --tokens.")
     ] = None,
     export: Annotated[
-        str | None, typer.Option("--export", help="megatron or torchtitan: print its flags for the first plan.")
+        str | None, typer.Option("--export", help="megatron or torchtitan: print the best plan as its flags.")
     ] = None,
     here: Annotated[bool, typer.Option("--here", help="Same as --gpu here: this machine, as calibrated.")] = False,
     run: Annotated[
-        bool, typer.Option("--run", help="Train the first plan here, and print the prediction beside the measurement.")
+        bool, typer.Option("--run", help="Train the best plan here and compare prediction and measurement.")
     ] = False,
-    steps: Annotated[int, typer.Option("--steps", min=6, max=1000, help="Steps of --run.")] = 10,
+    steps: Annotated[int, typer.Option("--steps", min=6, max=1000, help="Steps to train with --run.")] = 10,
     json: Json = False,
 ) -> None:
-    """Find the layouts of a model on a cluster that fit, the fastest first, and why the first one wins.
+    """Find the layouts of a model that fit on a cluster, fastest first, and explain why the first one wins.
 
-    Seconds are predictions; the error beside them is what 9 of 10 published runs stayed within
-    (`python -m shardlab.costs.validation`), or, for the CPU at hand, 9 of 10 training runs on a CPU. Tensor parallelism
-    stays inside a server unless --max-tp or --tp allows more.
+    Times are predictions. The error is the range that contains 9 of 10 published runs
+    (`python -m shardlab.costs.validation`) or, for this CPU, 9 of 10 training runs on a CPU. Tensor parallelism
+    stays inside a server unless you pass --max-tp or --tp.
     """
     from typing import get_args
 
@@ -137,7 +135,7 @@ def plan(
             answer["run_of_tokens"] = task.long_run(found[0], tokens, price)
         if export is not None:
             answer["flags"] = flags(export, wanted, found[0], fp8=fp8)
-    except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
+    except (ValueError, RecursionError) as error:  # RecursionError: a deeply nested JSON file
         raise typer.BadParameter(str(error)) from None
     if not json:
         show(answer, fp8=fp8)
@@ -148,29 +146,29 @@ def plan(
 
 
 def _run(winner: Plan, model: Transformer, steps: int, *, show: bool) -> list[dict]:
-    """Train the winner, print its numbers beside the measured ones, and return them as plain data."""
+    """Train the winner, print predicted and measured numbers, and return them as plain data."""
     from shardlab.commands.plan_run import run_plan
     from shardlab.train.planned import table
 
     if show:
-        typer.echo(f"\nThe first, trained here for {steps} steps:")
+        typer.echo(f"\nTraining the best plan here for {steps} steps:")
     try:
         rows = run_plan(winner, model, steps=steps, quiet=not show)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--run") from None
     if show:
-        typer.echo("\n".join(["", "What the plan said, beside what was measured", *table(rows)]))
+        typer.echo("\n".join(["", "Predicted and measured", *table(rows)]))
     return [row._asdict() for row in rows]
 
 
 def _check_depth(model: Transformer) -> None:
     if model.layers > MOST_LAYERS:
-        raise ValueError(f"{model.layers} layers are too many to deal to stages: use {MOST_LAYERS} or fewer")
+        raise ValueError(f"{model.layers} layers are too many to divide into stages: use {MOST_LAYERS} or fewer")
 
 
 def _check_together(tokens: int | None, price: float | None, run: bool, export: str | None) -> None:
-    """Raise BadParameter for options that do not go together."""
+    """Raise BadParameter for conflicting options."""
     if price is not None and tokens is None:
-        raise typer.BadParameter("a price is of the GPU-hours of a run: give --tokens, too", param_hint="--price")
+        raise typer.BadParameter("the price of a run needs its length: add --tokens", param_hint="--price")
     if run and export is not None:
-        raise typer.BadParameter("--run trains with the course's trainer: leave out --export", param_hint="--export")
+        raise typer.BadParameter("--run uses the course's trainer: remove --export", param_hint="--export")

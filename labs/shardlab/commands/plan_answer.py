@@ -1,4 +1,4 @@
-"""A plan's answer as plain data: what `shardlab plan` prints, and what --json gives."""
+"""A plan as plain data: what `shardlab plan` prints and what --json outputs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from shardlab.costs.uncertainty import step_interval
 from shardlab.meant import instead
 from shardlab.pipeline_parallel.timed import played_clock, timed
 
-PLAYED = 8  # plans that are timed slot by slot, at least
+PLAYED = 8  # minimum number of plans to time slot by slot
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a plan is asked for: a model on GPUs of a kind, a batch, and what may be tried."""
+    """The planner's input: a model, GPUs, a batch and the search space."""
 
     model: Transformer
     gpu: Accelerator
@@ -38,7 +38,7 @@ class Task:
         return Setup(self.gpu, fp8=self.fp8, gradient_bytes=GRADIENT_BYTES, imbalance=self.imbalance)
 
     def plans(self, best: int, search: Search | None = None) -> list[Plan]:
-        """The fastest plans, timed slot by slot with the layers that each chunk has. Raises NothingFits."""
+        """The fastest plans, timed slot by slot with each chunk's actual layers. Raises NothingFits."""
         found = plan(
             self.model,
             self.gpu,
@@ -52,7 +52,7 @@ class Task:
         return timed(self.model, found, self.setup)[:best]
 
     def answer(self, found: Sequence[Plan]) -> dict:
-        """The plans, the first one's stages, neighbours and doubts."""
+        """The plans, and the stages, neighbors and doubts of the first one."""
         winner, inside = found[0], self._inside_servers(found[0])
         around = neighbours(
             self.model,
@@ -79,7 +79,9 @@ class Task:
         }
 
     def long_run(self, winner: Plan, tokens: int, price: float | None) -> dict:
-        """Days, GPU-hours, goodput and price of so many tokens, with the days that the step's error allows."""
+        """Days, GPU-hours, goodput and price of training on `tokens` tokens, with the range of days given the step's
+        error.
+        """
         rest = (self.batch.tokens, tokens, price)
         cluster = (self.model, self.gpus, self.gpu.per_node)
         found = long_run(*cluster, winner.step.total, *rest)
@@ -90,8 +92,9 @@ class Task:
         return step_interval(seconds, here=self.gpu.measured is not None)
 
     def _inside_servers(self, winner: Plan) -> Plan | None:
-        """The fastest plan whose tensor parallelism stays inside a server: the winner, also where tp was given, another
-        one, or none that fits.
+        """The fastest plan with tensor parallelism inside a server; None if none fits.
+
+        Returns the winner if it qualifies or if --tp was given.
         """
         if winner.layout.tp <= self.gpu.per_node or "tp" in self.search.fixed:
             return winner
@@ -101,9 +104,9 @@ class Task:
             return None
 
     def _row(self, found: Plan, winner: Plan) -> dict:
-        """A plan; `waits` names the parts of a step that are not compute, from 0.5% on, largest first.
+        """A plan as a row. `waits` names the parts of a step other than compute that take at least 0.5%, largest first.
 
-        tie: whether the error of the first plan's seconds reaches these.
+        tie: whether this plan is within the error of the first plan's step time.
         """
         parts, total = asdict(found.step), found.step.total
         tokens = found.layout.sequences_per_step * self.model.sequence
@@ -125,19 +128,19 @@ class Task:
 
 
 def batch_of(tokens: int, sequence: int, num_gpus: int, *, exact: bool) -> TokenBatch:
-    """The batch as it was asked for, or the nearest that the GPUs can share."""
+    """The requested batch, or the nearest one that the GPUs can share evenly."""
     return exact_batch(tokens, sequence) if exact else shared_batch(tokens, sequence, num_gpus)
 
 
 def chosen(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> tuple:
-    """The names that were given, or all. Raises ValueError for one that there is not."""
+    """The given names, or all known ones. Raises ValueError for an unknown name."""
     if unknown := sorted({*(names or [])} - {*known}):
         raise ValueError(f"there is no {kind} {unknown[0]!r}: {instead(unknown[0], known)}")
     return tuple(names or known)
 
 
 def _batch(batch: TokenBatch) -> dict:
-    """What was asked for and what is planned, in tokens; change: planned / asked - 1."""
+    """The requested and the planned batch, in tokens; change = planned / asked - 1."""
     return {
         "asked_tokens": batch.asked_tokens,
         "asked_sequences": batch.asked_tokens / batch.sequence,
@@ -149,7 +152,7 @@ def _batch(batch: TokenBatch) -> dict:
 
 
 def _beside(winner: Plan, one: Neighbour) -> dict:
-    """A neighbour; numbers are None where the layout cannot be."""
+    """A neighbor as plain data; numbers are None if the layout is impossible."""
     return {
         "change": one.change,
         "fits": one.fits,

@@ -1,7 +1,7 @@
 """A plan as the flags of a training framework.
 
 Megatron: megatron-core 0.16.1, whose configuration classes have these fields, and Megatron-LM's argument parser, which
-writes them with dashes. torchtitan: its job configuration of August 2025 (torchtitan/config/job_config.py, commit
+spells them with dashes. torchtitan: its job configuration of August 2025 (torchtitan/config/job_config.py, commit
 000204a4).
 """
 
@@ -22,23 +22,24 @@ SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "zbv": "ZBVZeroBubble"}
 
 
 def flags(framework: str, model: Transformer, plan: Plan, *, fp8: bool = False) -> dict:
-    """{"for": the framework and its version, "flags": a list}.
+    """Return {"for": the framework and its version, "flags": a list}.
 
-    Raises ValueError for another framework, and for what the framework cannot do, with what it can.
+    Raises ValueError for an unknown framework, or for a plan that the framework does not support; the message suggests
+    a plan that it does.
     """
     if framework not in EXPORTS:
-        raise ValueError(f"there are no flags of {framework!r}: use {' or '.join(EXPORTS)}")
+        raise ValueError(f"cannot export flags for {framework!r}: use {' or '.join(EXPORTS)}")
     version, write = EXPORTS[framework]
     return {"for": version, "flags": write(model, plan, fp8)}
 
 
 def megatron(model: Transformer, plan: Plan, fp8: bool) -> list[str]:
-    """Flags of Megatron-LM's pretrain_gpt.py that are the plan's; the model's own sizes are not among them."""
+    """Flags of Megatron-LM's pretrain_gpt.py that describe the plan, without the model's sizes."""
     layout = plan.layout
     if layout.schedule != "1f1b" and layout.pp > 1:
         raise ValueError(f"{MEGATRON} has no schedule {layout.schedule}: plan with --schedule 1f1b")
     if layout.zero == 2 and layout.pp > 1:
-        raise ValueError(f"{MEGATRON} cuts no gradients beside a pipeline: plan with --pipeline-zero 1")
+        raise ValueError(f"{MEGATRON} does not shard gradients with a pipeline: plan with --pipeline-zero 1")
     said = [
         f"--tensor-model-parallel-size {layout.tp}",
         f"--pipeline-model-parallel-size {layout.pp}",
@@ -67,7 +68,7 @@ def megatron(model: Transformer, plan: Plan, fp8: bool) -> list[str]:
 
 
 def megatron_layout(cut: Sequence[int]) -> str:
-    """Layers of each chunk in Megatron's letters, equal neighbours together: "Ett|(tt|)*6tL"."""
+    """Layers of each chunk in Megatron's notation, with equal neighbors grouped: "Ett|(tt|)*6tL"."""
     first, last = (f"E{_layers(cut[0])}|", f"{_layers(cut[-1])}L")
     middle = ""
     for size, run in groupby(cut[1:-1]):
@@ -90,7 +91,7 @@ def _megatron_recompute(model: Transformer, layout: Layout) -> list[str]:
         return ["--recompute-granularity selective", "--recompute-modules core_attn"]
     if not model.experts:
         raise ValueError(
-            f"{MEGATRON} cannot recompute the activation function of a dense MLP alone: "
+            f"{MEGATRON} cannot recompute only the activation function of a dense MLP: "
             "plan with --recompute none --recompute full"
         )
     modules = ["layernorm", "moe_act", *(["mla_up_proj"] if model.latent else [])]
@@ -98,12 +99,12 @@ def _megatron_recompute(model: Transformer, layout: Layout) -> list[str]:
 
 
 def torchtitan(model: Transformer, plan: Plan, fp8: bool) -> list[str]:
-    """Flags of torchtitan's train.py that are the plan's. Its FSDP cuts gradients wherever it cuts optimizer states."""
+    """Flags of torchtitan's train.py that describe the plan. Its FSDP always shards gradients with optimizer states."""
     layout = plan.layout
     if layout.recompute == "norms" or layout.recomputed:
-        raise ValueError(f"{TORCHTITAN}, recomputes operations or whole layers: plan with --recompute none")
+        raise ValueError(f"{TORCHTITAN}, recomputes single operations or all layers: plan with --recompute none")
     if layout.cp > 1 and layout.context == "ulysses":
-        raise ValueError(f"{TORCHTITAN}, has no Ulysses: it passes keys and values round, give --cp 1")
+        raise ValueError(f"{TORCHTITAN}, does not support Ulysses, only passing keys and values around: use --cp 1")
     shard, copies = (layout.dp, 1) if layout.zero else (1, layout.dp)
     said = [
         f"--training.seq_len {model.sequence}",

@@ -1,4 +1,4 @@
-"""`shardlab plan --here --run`: the plan is trained as it is, and its numbers are printed beside what was measured."""
+"""`shardlab plan --here --run`: train the plan and print its predictions next to the measurements."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST_RANKS = 64
 
 
 def run_plan(plan: Plan, model: Transformer, *, steps: int, quiet: bool) -> list[Beside]:
-    """Train a plan on ranks of this machine for some steps; what it predicted beside what was measured.
+    """Train a plan on ranks of this machine for a few steps; return predictions and measurements.
 
-    Raises ValueError for a plan that cannot be run here, and where its ranks fail.
+    Raises ValueError if the plan cannot run here or its ranks fail.
     """
     from shardlab.train.planned import beside, recipe_of, to_toml
 
@@ -31,5 +31,5 @@ def run_plan(plan: Plan, model: Transformer, *, steps: int, quiet: bool) -> list
 
         code = program.start(recipe, [str(folder / "plan.toml"), *(["--quiet"] if quiet else [])])
         if code != program.DONE:
-            raise ValueError(f"the plan's ranks have ended with code {code}: {program.MEANING.get(code, 'see above')}")
+            raise ValueError(f"the plan's ranks exited with code {code}: {program.MEANING.get(code, 'see above')}")
         return beside(plan, model, folder)

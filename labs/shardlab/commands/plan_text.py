@@ -1,4 +1,4 @@
-"""What `shardlab plan` prints: its answer as tables, with what a reader has to know beside them."""
+"""The text that `shardlab plan` prints: tables with what a reader needs to know to read them."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -18,16 +18,16 @@ COLUMNS = {
     "schedule": "schedule",
 }
 LEGEND = (
-    "v chunks of a stage (*: uneven ones, which a framework wants listed one by one), b sequences of a microbatch,\n"
-    "m microbatches of a step, GiB of the fullest rank, ± seconds within which 9 of 10 {runs} stayed.\n"
-    "Not computing: tensor, context, expert and data are messages that nothing hides, boundaries those between stages."
+    "v: chunks per stage (*: uneven; list them one by one for a framework), b: sequences per microbatch,\n"
+    "m: microbatches per step, GiB: the fullest rank, ±: seconds that cover 9 of 10 {runs}.\n"
+    "Not computing: tensor, context, expert and data are exposed communication; boundaries is between stages."
 )
 RUNS = {
     "published": "published runs",
-    "trained here": "trainings of two small models\non a shared CPU (docs/training.md)",
+    "trained here": "training runs of two small models\non a shared CPU (docs/training.md)",
 }
 WAYS = {
-    "ring": "by a ring, beside the attention",
+    "ring": "by a ring, overlapped with attention",
     "gathered": "by an all-gather",
     "ulysses": "by all-to-alls of heads (Ulysses)",
 }
@@ -36,7 +36,7 @@ WORDS = ("schedule", "recompute", "tie", "not computing")  # flush left
 
 
 def show(answer: dict, *, fp8: bool = False) -> None:
-    """Print an answer of `shardlab plan`: the plans, the stages, the neighbours, the doubts."""
+    """Print the answer of `shardlab plan`: the plans, stages, neighbors and doubts."""
     batch, plans = answer["batch"], answer["plans"]
     typer.echo(
         f"{answer['model']} on {answer['gpus']} {answer['gpu']}, {batch['sequences']} sequences of {batch['sequence']} "
@@ -48,39 +48,39 @@ def show(answer: dict, *, fp8: bool = False) -> None:
     _table(header, [_line(plan) for plan in plans], left=WORDS)
     typer.echo(LEGEND.format(runs=RUNS[answer["error_of"]]) + (" MFU of the bf16 peak." if fp8 else ""))
     if ties := sum(plan["tie"] for plan in plans) - 1:
-        typer.echo(f"Ties (=), within the error of the first: {ties} below it. Measure them before you choose.")
+        typer.echo(f"Ties (=), within the error of the first plan: {ties}. Measure them before you choose.")
     best = plans[0]["layout"]
     if best["cp"] > 1:
-        typer.echo(f"\nThe first reaches the keys of its {best['cp']} context-parallel ranks {WAYS[best['context']]}")
+        typer.echo(f"\nThe first plan gets the keys of its {best['cp']} context-parallel ranks {WAYS[best['context']]}")
     sizes, cut = answer["layers_of_stages"], plans[0]["chunks"]
     if cut:
         named = "chunks" if plans[0]["layout"]["virtual"] > 1 or len(sizes) > best["pp"] else "stages"
         typer.echo(f"\nIts {len(sizes)} {named}, in order: {_counted(sizes)}")
-        typer.echo(f"Played slot by slot with these: a step of {answer['played_seconds']:.3f} s, the seconds above")
+        typer.echo(f"Simulated slot by slot with these: a step takes {answer['played_seconds']:.3f} s, as listed above")
     elif best["pp"] > 1:
-        typer.echo("\nIts schedule is too long to be played: its seconds are those of mean stages")
-    typer.echo("\nWhy the first wins: its neighbours, on as many GPUs and with the same batch")
+        typer.echo("\nIts schedule is too long to simulate: its time assumes average stages")
+    typer.echo("\nWhy the first plan wins: its neighbors, with the same GPUs and batch")
     around = [[one["change"], *_costs(one), one["reason"]] for one in answer["neighbours"]]
     _table(["change", "step", "GiB", "why not"], around, left=("change", "why not"))
     if answer["doubt"]:
-        typer.echo(f"\nCheck before you trust it: {answer['doubt']}")
+        typer.echo(f"\nCheck this before you trust the plan: {answer['doubt']}")
     if answer["fastest_inside_servers"] != plans[0]:
         typer.echo(_inside(answer["fastest_inside_servers"], plans[0]))
     if "run_of_tokens" in answer:
         typer.echo(_long_run(answer["run_of_tokens"]))
     if "flags" in answer:
-        typer.echo("\n".join([f"\nFlags of {answer['flags']['for']} for the first:", *answer["flags"]["flags"]]))
+        typer.echo("\n".join([f"\nThe first plan as flags of {answer['flags']['for']}:", *answer["flags"]["flags"]]))
 
 
 def _rounded(batch: dict) -> str:
     asked, sequences = batch["asked_tokens"], batch["asked_sequences"]
     said = (
-        f"{asked:,} tokens are {sequences:,.1f} sequences: planned are {batch['sequences']:,}, "
+        f"{asked:,} tokens are {sequences:,.1f} sequences: the plan uses {batch['sequences']:,}, "
         f"{batch['tokens']:,} tokens ({batch['change']:+.2%})"
     )
     if batch["sequences"] == round(sequences):
         return f"{said}, the nearest whole number"
-    return f"{said}, which these GPUs can share; --exact-batch keeps {round(sequences):,}"
+    return f"{said}, which these GPUs can share evenly; --exact-batch keeps {round(sequences):,}"
 
 
 def _line(plan: dict) -> list[str]:
@@ -96,7 +96,7 @@ def _line(plan: dict) -> list[str]:
 
 
 def _long_run(run: dict) -> str:
-    """Days of all tokens and what they cost."""
+    """Days and cost of training on all tokens."""
     price = f", {run['price']:,.0f} at the price given" if run["price"] is not None else ""
     return (
         f"\n{run['tokens']:,} tokens: {run['steps']:,} steps, {run['days']:.1f} days ({run['days_low']:.1f} to "
@@ -111,7 +111,7 @@ def _costs(one: dict) -> list[str]:
 
 
 def _inside(inside: dict | None, winner: dict) -> str:
-    """What staying inside a server costs."""
+    """The cost of staying inside a server."""
     if inside is None:
         return "No layout of this batch whose tensor parallelism stays inside a server fits."
     layout, slower = inside["layout"], inside["step_seconds"] / winner["step_seconds"] - 1
@@ -129,7 +129,7 @@ def _counted(sizes: Sequence[int]) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> None:
-    """Columns as wide as what is in them; numbers flush right."""
+    """Print columns as wide as their longest cell; numbers flush right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
         cells = [

@@ -1,4 +1,4 @@
-"""The command `shardlab schedule`: build a schedule, print it, and take it elsewhere."""
+"""The command `shardlab schedule`: build a schedule, print it and export it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shardlab.pipeline_parallel.durations import Durations
     from shardlab.pipeline_parallel.schedule import Schedule
 
-WITH_CHUNKS = "interleaved"  # the one schedule whose number of chunks is free
+WITH_CHUNKS = "interleaved"  # the only schedule with a free number of chunks
 
 
 def schedule(
@@ -25,17 +25,20 @@ def schedule(
     ranks: Annotated[int, typer.Option("--ranks", help="P, ranks in the pipeline.")] = 4,
     microbatches: Annotated[int, typer.Option("--microbatches", help="M, microbatches in a step.")] = 8,
     virtual: Annotated[
-        int | None, typer.Option("--virtual", help="Chunks on a rank, for interleaved alone; 2 by default.")
+        int | None, typer.Option("--virtual", help="Chunks per rank, only for interleaved [default: 2].")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write torch's CSV of actions; - prints it.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Write torch's CSV of actions; - for standard output.")
+    ] = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="Write a trace for ui.perfetto.dev.")] = None,
     figure: Annotated[Path | None, typer.Option("--figure", help="Write the timeline as a PNG file.")] = None,
 ) -> None:
-    """Show who computes what, when, in a pipeline schedule: bubble and memory, in units that all schedules share.
+    """Show what each rank computes, and when, in a pipeline schedule, with its bubble and memory in common units.
 
-    F = I = W = 1, B = 2, a pair 3 for all layers of a rank; of a rank with v chunks, each takes and holds a v-th.
-    The letters: F forward, I gradient of the input, W of the weights, B both; 1F3 is microbatch 3 in stage 1.
+    F = I = W = 1, B = 2 and a pair = 3 for all layers of a rank. With v chunks per rank, each takes and holds 1/v of
+    that.
+    Letters: F forward, I gradient of the input, W gradient of the weights, B both; 1F3 is microbatch 3 in stage 1.
     """
     from shardlab.pipeline_parallel.traces import to_csv, to_trace
 
@@ -56,14 +59,14 @@ def schedule(
 
 
 def chunks_of(built: Schedule) -> int:
-    """The parts into which a rank's share of the model is cut; DualPipe's second copy of it is not one."""
+    """Number of chunks in a rank's share of the model; DualPipe's second copy of it does not count."""
     from shardlab.pipeline_parallel.schedule import num_stages
 
     return num_stages(built) // len(built)
 
 
 def durations_of(built: Schedule) -> Durations:
-    """A unit for each pass through all layers of a rank, whatever their number of chunks."""
+    """Durations in which a pass through all layers of a rank takes 1 unit, for any number of chunks."""
     from shardlab.pipeline_parallel.durations import Durations
 
     each = 1 / chunks_of(built)
@@ -71,7 +74,9 @@ def durations_of(built: Schedule) -> Durations:
 
 
 def figures_of(built: Schedule) -> dict:
-    """The orders by rank in torch's grammar; makespan, idle and peaks, for a rank's share of the model as the unit."""
+    """Each rank's order in torch's notation, with makespan, idle time and peaks in units of one rank's share of the
+    model.
+    """
     from shardlab.pipeline_parallel.schedule import Kind
     from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
@@ -93,7 +98,7 @@ def _build(name: str, ranks: int, microbatches: int, virtual: int | None) -> Sch
     if name not in BUILDERS:
         raise typer.BadParameter(f"there is no schedule {name!r}: {instead(name, BUILDERS)}", param_hint="NAME")
     if virtual is not None and name != WITH_CHUNKS:
-        reason = f"{name} has no choice of chunks: leave --virtual out, or use the schedule {WITH_CHUNKS}"
+        reason = f"{name} has a fixed number of chunks: remove --virtual, or use the schedule {WITH_CHUNKS}"
         raise typer.BadParameter(reason, param_hint="--virtual")
     chunks = {} if virtual is None else {"num_chunks": virtual}
     hint = "--ranks, --microbatches, --virtual" if name == WITH_CHUNKS else "--ranks, --microbatches"
@@ -104,7 +109,7 @@ def _build(name: str, ranks: int, microbatches: int, virtual: int | None) -> Sch
 
 
 def _in_our_names(sentence: str) -> str:
-    """Advice that names a function of the package, with the name that the command takes."""
+    """Replace function names in an error message with the names that the command accepts."""
     from shardlab.pipeline_parallel.builders import BUILDERS
 
     names = {builder.__name__: name for name, builder in BUILDERS.items()}
@@ -135,14 +140,14 @@ def _draw(path: Path, built: Schedule, name: str) -> None:
 
 
 def _show(built: Schedule, figures: dict) -> None:
-    """One line per rank, then what it costs."""
+    """Print one line per rank, then the costs."""
     for rank, slots in enumerate(built):
         typer.echo(f"rank {rank}: {' '.join(str(slot) for slot in slots)}")
     idle, makespan, chunks = figures["idle"], figures["makespan"], figures["chunks"]
-    typer.echo(f"\nmakespan {makespan:g}; a rank idles up to {max(idle):g}, {max(idle) / makespan:.1%} of it")
-    typer.echo(f"idle within a rank's own span: {_listed(figures['span_idle'])}")
-    typer.echo(f"activations at most, until I: {_listed(figures['peak_activations'])}")
-    typer.echo(f"activations at most, until W: {_listed(figures['peak_activations_until_w'])}")
+    typer.echo(f"\nmakespan {makespan:g}; a rank is idle for up to {max(idle):g}, {max(idle) / makespan:.1%} of it")
+    typer.echo(f"idle between a rank's first and last slot: {_listed(figures['span_idle'])}")
+    typer.echo(f"peak activations, freed after I: {_listed(figures['peak_activations'])}")
+    typer.echo(f"peak activations, freed after W: {_listed(figures['peak_activations_until_w'])}")
     part = f"; each of its {chunks} chunks takes and holds 1/{chunks}" if chunks > 1 else ""
     typer.echo(f"unit: all layers of a rank, F = I = W = 1, B = 2{part}")
 

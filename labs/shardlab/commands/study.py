@@ -1,4 +1,4 @@
-"""The command `shardlab study`: where a learner stands, newer pages, hints, cards, everything as one file; no torch."""
+"""The command `shardlab study`: progress, page updates, hints, cards, export and import. Needs no torch."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ if TYPE_CHECKING:
     from shardlab.study.folder import Folder
 
 Arguments = ParamSpec("Arguments")
-study = typer.Typer(add_completion=False, help="Where you stand, what to do next, newer pages, hints, cards.")
-WHAT = typer.Argument(
-    help="An exercise, such as week02.assign-buckets; a part that no other has will do: week02.bucket."
-)
+study = typer.Typer(add_completion=False, help="Your progress, what to do next, page updates, hints and cards.")
+WHAT = typer.Argument(help="An exercise, such as week02.assign-buckets, or any unambiguous part of it: week02.bucket.")
 Exercise = Annotated[str, WHAT]
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The learner's folder that was named, or None for the one around here, else work/."""
+    """The learner's folder from the command line; None means the one around the current directory, else work/."""
 
     folder: Path | None
 
 
 def in_sentences(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """A command that ends in one sentence and exit code 1 where a page, a name or the disk is not as it must be."""
+    """Make a command end with one sentence and exit code 1 if a page, a name or the disk is not as expected."""
 
     @wraps(command)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
@@ -49,10 +47,10 @@ def in_sentences(command: Callable[Arguments, None]) -> Callable[Arguments, None
 def overview(
     context: typer.Context,
     folder: Annotated[
-        Path | None, typer.Option(help="Your folder; by default the one that contains this directory, or work/.")
+        Path | None, typer.Option(help="Your folder [default: the folder that contains this directory, else work/].")
     ] = None,
 ) -> None:
-    """Show weeks, points, tries, hints, time, and what to do next."""
+    """Show your weeks, points, tries, hints and time, and what to do next."""
     context.obj = Chosen(folder)
     if context.invoked_subcommand is None:
         from shardlab.own import shown
@@ -65,15 +63,15 @@ def overview(
 @study.command()
 @in_sentences
 def begin(context: typer.Context) -> None:
-    """Lay out your folder: a page for each week; what is there already stays as it is."""
+    """Create your folder with a page for each week. Existing pages are left as they are."""
     from shardlab.study import folder, update
 
     found, laid_out = folder.begin(context.obj.folder)
     if laid_out:
-        typer.echo(f"{found.path}: {len(laid_out)} pages laid out. Your answers live here; updates keep them.")
+        typer.echo(f"{found.path}: created {len(laid_out)} pages. Your answers are saved here; updates keep them.")
     if behind := [week for week in found.weeks() if update.is_behind(found, week)]:
         typer.echo(
-            f"The course has newer pages ({len(behind)}): `shardlab study update` brings them under your answers."
+            f"The course has newer pages ({len(behind)}): `shardlab study update` gets them and keeps your answers."
         )
 
 
@@ -81,9 +79,9 @@ def begin(context: typer.Context) -> None:
 @in_sentences
 def update(
     context: typer.Context,
-    week: Annotated[str | None, typer.Argument(help="week02; all weeks without it.")] = None,
+    week: Annotated[str | None, typer.Argument(help="A week, such as week02 [default: all weeks].")] = None,
 ) -> None:
-    """Bring newer pages under the same answers, and say what changed. Save and close the pages first."""
+    """Update pages, keep your answers and list the changes. Save and close the pages first."""
     from shardlab.study import folder
     from shardlab.study.trouble import TROUBLE, sentence
     from shardlab.study.update import update as update_page
@@ -93,7 +91,7 @@ def update(
     failed = False
     for name in weeks:
         if name in laid_out:
-            typer.echo(f"{name}: laid out, it was not there.")
+            typer.echo(f"{name}: created; it was missing.")
             continue
         try:
             done = update_page(found, name)
@@ -102,13 +100,13 @@ def update(
             failed = True
             continue
         if done is not None:
-            typer.echo(f"{name}: updated; the page as it was: {done.backup.relative_to(found.path)}")
+            typer.echo(f"{name}: updated; the old page is {done.backup.relative_to(found.path)}")
             for line in done.told:
                 typer.echo(f"  {line}")
         elif week:
-            typer.echo(f"{name}: this is the newest page.")
+            typer.echo(f"{name}: already up to date.")
     if not week and not failed and all(name not in laid_out for name in weeks):
-        typer.echo("Every page is the newest now.")
+        typer.echo("Every page is up to date.")
     raise typer.Exit(1 if failed else 0)
 
 
@@ -116,9 +114,9 @@ def update(
 @in_sentences
 def reset(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="week02 for a whole page, week02.assign-buckets for one exercise.")],
+    what: Annotated[str, typer.Argument(help="week02 for a whole page, or week02.assign-buckets for one exercise.")],
 ) -> None:
-    """Make an exercise or a page blank again; what you had goes to attempts/."""
+    """Reset an exercise or a page. Your old version is saved in attempts/."""
     from shardlab.study import records
     from shardlab.study.update import reset_exercise, reset_week
 
@@ -131,12 +129,12 @@ def reset(
         names = [one for one in found.exercises() if one.startswith(f"{week.split('_')[0]}.")]
         kept = reset_week(found, week)
     if kept is None:
-        typer.echo(f"{names[0]} is blank already.")
+        typer.echo(f"{names[0]} is already blank.")
         return
     troubles = {records.note("reset", path=found.path, exercise=name) for name in names} - {""}
     for trouble in troubles:
         typer.echo(trouble, err=True)
-    typer.echo(f"Blank again. What you had: {kept.relative_to(found.path)}. Reload the page in JupyterLab.")
+    typer.echo(f"Reset. Your old version: {kept.relative_to(found.path)}. Reload the page in JupyterLab.")
 
 
 @study.command()
@@ -153,9 +151,9 @@ def hint(context: typer.Context, exercise: Exercise) -> None:
 def solution(
     context: typer.Context,
     exercise: Exercise,
-    compare: Annotated[bool, typer.Option(help="Run it on the visible cases, to compare bytes.")] = True,
+    compare: Annotated[bool, typer.Option(help="Run it on the visible cases to compare bytes.")] = True,
 ) -> None:
-    """Show the course's solution beside yours: after three different answers, or with all points."""
+    """Show the course's solution next to yours, after three different answers or with full points."""
     from shardlab.study import hints, told
 
     _show(told.solution(hints.solution(_folder(context), exercise, measured=compare)))
@@ -164,7 +162,7 @@ def solution(
 @study.command()
 @in_sentences
 def compare(context: typer.Context, exercise: Exercise) -> None:
-    """Show yours and the course's next to each other, and what both send and hold on the visible cases."""
+    """Show your solution and the course's, and the bytes that each sends and holds on the visible cases."""
     solution(context, exercise, compare=True)
 
 
@@ -172,8 +170,8 @@ def compare(context: typer.Context, exercise: Exercise) -> None:
 @in_sentences
 def cards(
     context: typer.Context,
-    most: Annotated[int, typer.Option(min=1, help="How many to ask.")] = 10,
-    all: Annotated[bool, typer.Option("--all", help="Also ask about weeks that you have not begun.")] = False,
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of cards to ask.")] = 10,
+    all: Annotated[bool, typer.Option("--all", help="Also ask about weeks that you have not started.")] = False,
 ) -> None:
     """Ask the interview questions that are due: say your answer aloud, read the model answer, be honest."""
     from shardlab.study import records
@@ -182,37 +180,39 @@ def cards(
     found = _folder(context)
     waiting = due(found, records.read(found.records)[0], every_week=all)
     if not waiting:
-        typer.echo("No card is due. `--all` asks about weeks that you have not begun, too.")
+        typer.echo("No card is due. `--all` also asks about weeks that you have not started.")
     for number, card in enumerate(waiting[:most], 1):
         typer.echo(f"\n{number} of {min(most, len(waiting))} · {card.week}\n{card.question}")
         try:
             typer.prompt("Say your answer, then press Enter", default="", show_default=False)
             known = typer.confirm(f"{card.answer}\nDid you know it?")
         except typer.Abort:
-            typer.echo("\nEnough for now. What you answered is kept.")
+            typer.echo("\nStopped. Your answers so far are saved.")
             return
         if trouble := answered(found, card, known):
             typer.echo(trouble, err=True)
             raise typer.Exit(1)
         days = DAYS[min(card.box, len(DAYS) - 1)] if known else DAYS[0]
-        typer.echo(f"It comes back in {days} {'day' if days == 1 else 'days'}.")
+        typer.echo(f"You will see it again in {days} {'day' if days == 1 else 'days'}.")
 
 
 @study.command()
 @in_sentences
 def mine(
     context: typer.Context,
-    collect: Annotated[bool, typer.Option("--collect", help="Write mine/ again from your saved pages.")] = False,
-    measure: Annotated[bool, typer.Option("--measure", help="Train with it here and write mine/README.md.")] = False,
+    collect: Annotated[bool, typer.Option("--collect", help="Rewrite mine/ from your saved pages.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Train with your parts here and write mine/README.md.")
+    ] = False,
 ) -> None:
-    """Show which parts of your own trainer are yours, and which are still the course's."""
+    """Show which parts of your own trainer are yours and which are still the course's."""
     from shardlab.own import shelf, shown
 
     found = _folder(context)
     if measure:
         from shardlab.own import report
 
-        typer.echo("Training on 8 ranks, seven layouts: some minutes.")
+        typer.echo("Training seven layouts on 8 ranks: this takes a few minutes.")
         typer.echo(report.write(found))
         return
     if collect:
@@ -225,32 +225,32 @@ def mine(
 def export_(
     context: typer.Context, file: Annotated[Path, typer.Argument(help="A new file, such as mine.zip.")]
 ) -> None:
-    """Write everything of yours to one file: pages, attempts, records, cards."""
+    """Export everything of yours to one file: pages, attempts, records and cards."""
     from shardlab.study.bundle import export
 
     done = export(_folder(context), file)
-    typer.echo(f"{file}: {done.count} files. `shardlab study import {file.name}` on the other machine.")
+    typer.echo(f"{file}: {done.count} files. Run `shardlab study import {file.name}` on the other machine.")
     if done.left_out:
-        typer.echo(f"Left out, as no import would take them: {', '.join(done.left_out)}")
+        typer.echo(f"Left out, because an import would reject them: {', '.join(done.left_out)}")
 
 
 @study.command("import")
 @in_sentences
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="What `shardlab study export` wrote.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Set the work that is here aside first.")] = False,
+    file: Annotated[Path, typer.Argument(help="A file written by `shardlab study export`.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Set aside your existing work first.")] = False,
 ) -> None:
-    """Bring everything from one file into your folder. Import only files that you trust: a notebook is a program."""
+    """Import everything from one file into your folder. Import only files that you trust: a notebook is a program."""
     from shardlab.study import folder
     from shardlab.study.bundle import bring
 
     found, _ = folder.begin(context.obj.folder)
     kept = bring(found, file, replace=replace)
     found, _ = folder.begin(found.path)
-    typer.echo(f"{found.path} holds what {file.name} held. `shardlab study` says where you stand.")
+    typer.echo(f"Imported {file.name} into {found.path}. `shardlab study` shows your progress.")
     if kept is not None:
-        typer.echo(f"What was here before: {kept.relative_to(found.path)}")
+        typer.echo(f"Your previous work: {kept.relative_to(found.path)}")
 
 
 def _folder(context: typer.Context) -> Folder:

@@ -1,4 +1,4 @@
-"""Every rank has a part of each sequence: who has which tokens, and four ways to the keys of the others."""
+"""Context parallelism: each rank has a part of each sequence. Layouts of tokens, and four ways to reach other keys."""
 
 from typing import TYPE_CHECKING
 

@@ -24,7 +24,7 @@ RING = Ring()
 
 
 class Method(Protocol):
-    """How keys and values of other ranks are reached: `Ring`, `Ulysses`, `Gathered` or `TwoLevel`."""
+    """How to reach the keys and values of other ranks: `Ring`, `Ulysses`, `Gathered` or `TwoLevel`."""
 
     def problem(self, heads: int, kv_heads: int, num_ranks: int) -> str | None: ...
 
@@ -45,9 +45,9 @@ def attend(
     """o_BASD = softmax(q k^T / sqrt(D)) v of this rank's queries over the keys of all ranks, as on one process.
 
     B batch, A query heads, K key-value heads (K divides A), S = s/c tokens of this rank in the order of `layout`, D
-    width of a head. agreed: the ranks know that they call alike (`check_same_call`), and compare nothing.
-    Raises ValueError, on every rank alike and before keys or values are sent, for sizes that do not fit the layout, the
-    mask or the method, and where a rank calls with other sizes than the first one.
+    width of a head. agreed: skip the comparison of the ranks' calls (`check_same_call`).
+    Raises the same ValueError on every rank, before keys or values are sent, if sizes do not fit the layout, the mask
+    or the method, or if a rank's call differs from that of the first rank.
     """
     if not agreed:
         check_same_call(q_BASD, k_BKSD, v_BKSD, layout=layout, group=group, method=method, mask=mask)
@@ -57,13 +57,13 @@ def attend(
 def check_same_call(
     q: Tensor, k: Tensor, v: Tensor, *, layout: SequenceLayout, group: Group, method: Method, mask: Mask
 ) -> None:
-    """Raise ValueError, on every rank alike, where a call cannot be or the ranks do not call alike; 16 bytes travel."""
+    """Raise the same ValueError on every rank if the call is invalid or the ranks' calls differ. Sends 16 bytes."""
     found = problem(q, k, v, layout=layout, method=method, mask=mask, num_ranks=dist.get_world_size(group))
     sizes = f"q {list(q.shape)} {q.dtype}, k {list(k.shape)} {k.dtype}, {type(method).__name__}"
     if other := first_difference([found or "", sizes, f"{mask}", f"{layout}"], group=group):
         raise ValueError(
-            f"rank {other.rank} calls with {_short(other.line)} where rank 0 has {_short(other.line_of_first)}. "
-            "Give every context-parallel rank as many tokens, and the same layout, mask and method."
+            f"rank {other.rank} calls with {_short(other.line)}, but rank 0 with {_short(other.line_of_first)}. "
+            "Give every context-parallel rank the same number of tokens, layout, mask and method."
         )
     if found:
         raise ValueError(found)
@@ -72,14 +72,14 @@ def check_same_call(
 def problem(
     q: Tensor, k: Tensor, v: Tensor, *, layout: SequenceLayout, method: Method, mask: Mask, num_ranks: int
 ) -> str | None:
-    """Why a call cannot be, with sizes that would work; None where it can."""
+    """Why the call is invalid, with sizes that would work, or None if it is valid."""
     if layout.num_ranks != num_ranks:
-        return f"a layout for {layout.num_ranks} ranks in a group of {num_ranks}: make it for {num_ranks}"
+        return f"a layout for {layout.num_ranks} ranks in a group of {num_ranks}: make a layout for {num_ranks}"
     if k.shape != v.shape or q.dim() != 4 or q.shape[:1] + q.shape[2:] != k.shape[:1] + k.shape[2:]:
-        return f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}: give [B, heads, S, D], k and v alike"
+        return f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}: give [B, heads, S, D], the same for k and v"
     if q.shape[2] != layout.tokens_per_rank:
         return (
-            f"{q.shape[2]} tokens on a rank for a layout of {layout.length} over {num_ranks} ranks: give "
+            f"{q.shape[2]} tokens on a rank do not fit a layout of {layout.length} over {num_ranks} ranks: give "
             f"{layout.tokens_per_rank}, or a layout of {q.shape[2] * num_ranks}"
         )
     if q.shape[1] % k.shape[1]:
@@ -89,10 +89,10 @@ def problem(
 
 
 def check_positions(ids: Tensor, *, layout: SequenceLayout, group: Group, mask: Mask = CAUSAL) -> None:
-    """Raise ValueError, on every rank alike, unless these are the position ids of every rank's own tokens.
+    """Raise the same ValueError on every rank unless each rank's ids are the positions of its own tokens.
 
-    ids: [S], or [B, S] where sequences have different documents. With another rank's ids rotary embeddings turn
-    queries and keys by wrong angles, and the loss says nothing about it.
+    ids: [S], or [B, S] if sequences have different documents. With another rank's ids, rotary embeddings rotate queries
+    and keys by wrong angles, which the loss does not reveal.
     """
     rank = dist.get_rank(group)
     wrong = ""
@@ -104,7 +104,7 @@ def check_positions(ids: Tensor, *, layout: SequenceLayout, group: Group, mask: 
     told: list[str] = [""] * dist.get_world_size(group)
     dist.all_gather_object(told, wrong, group=group)
     if found := next(filter(None, told), None):
-        raise ValueError(f"{found}: split them as the tokens are, with own_part(ids, layout, rank)")
+        raise ValueError(f"{found}: split them like the tokens, with own_part(ids, layout, rank)")
 
 
 def _short(line: str) -> str:

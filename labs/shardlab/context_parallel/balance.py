@@ -1,6 +1,6 @@
 """Which rank has which tokens of a sequence, as data: a list of chunks per rank, each a `range` of positions.
 
-Under a causal mask a late token sees more keys than an early one. c ranks, 8 tokens each numbered by its rank (c = 2):
+Under a causal mask, late tokens see more keys than early ones. Example: 8 tokens, each shown by its rank (c = 2 ranks):
 
 | layout | tokens 0 to 7 | most work / mean |
 |---|---|---|
@@ -25,10 +25,10 @@ Chunks = tuple[tuple[range, ...], ...]
 
 @dataclass(frozen=True)
 class SequenceLayout:
-    """chunks[rank]: the positions that a rank has, in the order in which it holds them.
+    """chunks[rank]: the positions that a rank holds, in order.
 
-    Raises ValueError unless each position from 0 on is there once, every rank has as many as the others, and each holds
-    them in ascending order.
+    Raises ValueError unless each position from 0 on occurs exactly once, every rank has the same number of positions,
+    and each rank holds them in ascending order.
     """
 
     chunks: Chunks
@@ -39,7 +39,7 @@ class SequenceLayout:
         if not counts or not all(counts) or len({*counts}) > 1:
             raise ValueError(f"the ranks have {counts} tokens: give every rank the same number, 1 or more")
         if sorted(chain(*by_rank)) != list(range(sum(counts))):
-            raise ValueError(f"a layout of {sum(counts)} tokens has each of the positions 0 to {sum(counts) - 1} once")
+            raise ValueError(f"a layout of {sum(counts)} tokens must have each position 0 to {sum(counts) - 1} once")
         for rank, positions in enumerate(by_rank):
             if positions != sorted(positions):
                 raise ValueError(f"rank {rank} holds {positions[:8]}: give its chunks in ascending order")
@@ -64,10 +64,10 @@ class SequenceLayout:
         return torch.tensor([*chain(*self.chunks[rank])])
 
     def strips(self, most: int) -> list[tuple[tuple[int, int], ...]]:
-        """A rank's places 0 to s/c - 1 in at most so many pieces, each as (begin, end) of a strip of every chunk.
+        """A rank's indices 0 to s/c - 1 in at most `most` pieces, each a strip (begin, end) of every chunk.
 
-        The pieces are the same on every rank, and where ranks have as much to do with a whole block, they have with a
-        piece: of half a zig-zag block one rank would see everything, and another nothing.
+        The pieces are the same on every rank. If a whole block is equal work for all ranks, so is each piece. With half
+        a zig-zag block instead, one rank would see everything and another nothing.
         """
         lengths = {tuple(map(len, chunks)) for chunks in self.chunks}
         sizes = lengths.pop() if len(lengths) == 1 else (self.tokens_per_rank,)
@@ -79,18 +79,18 @@ class SequenceLayout:
         ]
 
     def all_positions(self) -> Tensor:
-        """Positions [s] of the tokens of rank 0, then of rank 1, and so on."""
+        """Positions [s] of the tokens of rank 0, then rank 1, and so on."""
         return torch.cat([self.positions(rank) for rank in range(self.num_ranks)])
 
     def within(self, first: int, count: int) -> SequenceLayout:
-        """How `count` ranks from `first` on share what they have together, its tokens counted from 0."""
+        """The layout of the tokens that `count` ranks from `first` on have together, renumbered from 0."""
         some = self.chunks[first : first + count]
         held = [[*chain(*chunks)] for chunks in some]
         place = {position: number for number, position in enumerate(sorted(chain(*held)))}
         return SequenceLayout(tuple(_as_ranges([place[position] for position in positions]) for positions in held))
 
     def merged(self, num_together: int) -> SequenceLayout:
-        """The layout of as many neighbouring ranks taken as one each: of the outer ring of two levels."""
+        """The layout if each `num_together` neighboring ranks count as one: that of the outer ring of two levels."""
         firsts = range(0, self.num_ranks, num_together)
         held = [sorted(chain(*chain(*self.chunks[first : first + num_together]))) for first in firsts]
         return SequenceLayout(tuple(map(_as_ranges, held)))
@@ -106,7 +106,7 @@ def contiguous(length: int, num_ranks: int) -> SequenceLayout:
 
 @lru_cache
 def zigzag(length: int, num_ranks: int) -> SequenceLayout:
-    """Of 2c equal pieces rank r has the r-th from the front and the r-th from the back (arXiv 2407.21783, 3.3.2)."""
+    """Rank r has the r-th of 2c equal pieces from the front and the r-th from the back (arXiv 2407.21783, 3.3.2)."""
     _check(length, num_ranks, 2)
     size, last = length // num_ranks // 2, 2 * num_ranks - 1
     piece = [range(number * size, (number + 1) * size) for number in range(last + 1)]
@@ -115,23 +115,23 @@ def zigzag(length: int, num_ranks: int) -> SequenceLayout:
 
 @lru_cache
 def striped(length: int, num_ranks: int) -> SequenceLayout:
-    """Rank r has every c-th token from r on (arXiv 2311.09431, section 3)."""
+    """Rank r has every c-th token, starting at r (arXiv 2311.09431, section 3)."""
     _check(length, num_ranks, 1)
     return SequenceLayout(tuple((range(rank, length, num_ranks),) for rank in range(num_ranks)))
 
 
 def own_part(x: Tensor, layout: SequenceLayout, rank: int, dim: int = 1) -> Tensor:
-    """A rank's part of a whole x along its dimension of tokens: of tokens, labels and position ids alike.
+    """A rank's part of a whole x along its token dimension. x may be tokens, labels or position ids.
 
-    Raises ValueError for an x of another length than the layout's.
+    Raises ValueError if x does not have the layout's length.
     """
     if x.shape[dim] != layout.length:
-        raise ValueError(f"{x.shape[dim]} tokens for a layout of {layout.length}: give the whole sequence")
+        raise ValueError(f"{x.shape[dim]} tokens do not fit a layout of {layout.length}: give the whole sequence")
     return x.index_select(dim, layout.positions(rank).to(x.device))
 
 
 def in_order(parts: tuple[Tensor, ...] | list[Tensor], layout: SequenceLayout, dim: int = 1) -> Tensor:
-    """The whole from all ranks' parts: what undoes `own_part`. Chunks are copied once; stripes twice."""
+    """The whole from all ranks' parts: the inverse of `own_part`. Chunks are copied once, stripes twice."""
     if any(chunk.step != 1 for chunks in layout.chunks for chunk in chunks):
         return torch.cat(list(parts), dim).index_select(dim, layout.all_positions().argsort().to(parts[0].device))
     pieces = []
@@ -142,7 +142,7 @@ def in_order(parts: tuple[Tensor, ...] | list[Tensor], layout: SequenceLayout, d
 
 
 def parted(x: Tensor, layout: SequenceLayout, dim: int = 1) -> list[Tensor]:
-    """Each rank's part of a whole along its dimension of tokens: what `in_order` undoes."""
+    """Each rank's part of a whole along its token dimension: the inverse of `in_order`."""
     if any(chunk.step != 1 for chunks in layout.chunks for chunk in chunks):
         return list(x.index_select(dim, layout.all_positions().to(x.device)).chunk(layout.num_ranks, dim))
     ordered = sorted((chunk.start, len(chunk), rank) for rank, chunks in enumerate(layout.chunks) for chunk in chunks)
@@ -153,7 +153,7 @@ def parted(x: Tensor, layout: SequenceLayout, dim: int = 1) -> list[Tensor]:
 
 
 def _as_ranges(positions: list[int]) -> tuple[range, ...]:
-    """Ascending positions as ranges, each as long as its step goes on."""
+    """Ascending positions as ranges, each as long as its step stays the same."""
     found, begin = [], 0
     while begin < len(positions):
         step = positions[begin + 1] - positions[begin] if begin + 1 < len(positions) else 1
@@ -171,6 +171,6 @@ def _check(length: int, num_ranks: int, chunks_each: int) -> None:
         near = [multiple for multiple in (length // pieces * pieces, (length // pieces + 1) * pieces) if multiple > 0]
         fits = [size // chunks_each for size in divisors(max(1, length)) if size % chunks_each == 0]
         raise ValueError(
-            f"a sequence of {length} cannot be cut into {pieces} pieces, {chunks_each} for each of {num_ranks} ranks: "
+            f"a sequence of {length} cannot be split into {pieces} pieces, {chunks_each} on each of {num_ranks} ranks: "
             f"use a length of {' or '.join(map(str, near))}" + (f", or ranks among {fits[:8]}" if fits else "")
         )

@@ -1,4 +1,4 @@
-"""A ring whose blocks travel over an emulated link."""
+"""A ring that sends its blocks over an emulated link."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from shardlab.mesh.emulated import EmulatedLink, sleep_until
 
 
 def over_link(bytes_per_second: float) -> Pass:
-    """A `pass_on` for `Ring` whose blocks follow one another over a link to the right neighbour of this bandwidth.
+    """A `pass_on` for `Ring` that sends blocks one after another over a link to the right neighbor.
 
-    A block takes its bytes / bandwidth, or as long as the real messages where that is longer. Raises ValueError for a
-    bandwidth that is not positive.
+    A block takes its bytes / bandwidth, or as long as the real messages if that is longer. Raises ValueError if the
+    bandwidth is not positive.
     """
     link = EmulatedLink(bytes_per_second)
 
@@ -26,7 +26,7 @@ def over_link(bytes_per_second: float) -> Pass:
 
 
 class _OverLink:
-    """A message that has not arrived before it is due."""
+    """A message that does not arrive before it is due."""
 
     def __init__(self, real: Passing, due: float) -> None:
         self._real, self._due = real, due

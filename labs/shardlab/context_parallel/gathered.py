@@ -1,7 +1,7 @@
-"""Keys and values of all ranks gathered on each, as Llama 3 was trained (arXiv 2407.21783, section 3.3.2).
+"""Gather the keys and values of all ranks on every rank, as in Llama 3's training (arXiv 2407.21783, section 3.3.2).
 
-Under grouped-query attention they are few, and with all of them here any mask is one rank's affair. The backward
-gathers them again, so that only s/c tokens are kept, and reduce-scatters their gradients.
+With grouped-query attention they are small, and once gathered, each rank can apply any mask locally. The backward
+gathers them again, so that only s/c tokens are kept in between, and reduce-scatters their gradients.
 """
 
 from __future__ import annotations

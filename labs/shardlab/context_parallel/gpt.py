@@ -1,4 +1,4 @@
-"""The small GPT with split sequences: only what is between queries, keys and values and the projection is replaced."""
+"""The small GPT with split sequences: only the attention core, between the QKV matrix and the projection, changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shardlab.model.attention import Attention
 
 
 class ContextParallelCore(nn.Module):
-    """`AttentionCore` over the keys of all ranks. mask may be set anew for each batch; agreed: as in `attend`."""
+    """`AttentionCore` over the keys of all ranks. The mask can be set for each batch. agreed: as in `attend`."""
 
     def __init__(self, layout: SequenceLayout, group: Group, method: Method, mask: Mask, agreed: bool) -> None:
         super().__init__()
@@ -40,23 +40,26 @@ def split_attention(
     mask: Mask = CAUSAL,
     agreed: bool = False,
 ) -> nn.Module:
-    """Let every attention of a model see the keys of all ranks of the group; returns the model, changed in place.
+    """Let every attention layer of a model see the keys of all ranks. Changes the model in place and returns it.
 
-    The model is then called with this rank's tokens and their positions. Weights and their names stay as they are.
-    Raises ValueError for a model without attention, and for one whose scores drop out: no block keeps scores.
+    Then call the model with this rank's tokens and their positions. Weights and their names do not change. Raises
+    ValueError for a model without attention, or with dropout on the scores, since no block keeps its scores.
     """
     found = [one for one in model.modules() if isinstance(one, Attention)]
     if not found:
         raise ValueError("the model has no Attention of shardlab.model: there is nothing to split")
     for one in found:
         if not isinstance(one.core, ContextParallelCore) and one.core.dropout.p > 0:
-            raise ValueError(f"scores drop out with p = {one.core.dropout.p}: build the model with flash=True")
+            raise ValueError(
+                f"dropout on attention scores (p = {one.core.dropout.p}) is not supported: "
+                "build the model with flash=True"
+            )
         one.core = ContextParallelCore(layout, group, method, mask, agreed)  # type: ignore[assignment]
     return model
 
 
 def set_mask(model: nn.Module, mask: Mask) -> None:
-    """Another mask for the next batch: its documents."""
+    """Set the mask of the next batch, such as its documents."""
     for one in model.modules():
         if isinstance(one, ContextParallelCore):
             one.mask = mask

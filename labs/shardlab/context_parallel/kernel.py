@@ -1,9 +1,9 @@
-"""The attention of one block: a kernel that gives, beside its result, each query's log of the sum of exponentials.
+"""The attention of one block: a kernel that also returns each query's log-sum-exp of the scores.
 
 Shapes: B batch, A query heads, K key-value heads, G = A/K, S queries, T keys, D width of a head. The kernels are
-torch's own and keep no scores (arXiv 2205.14135): flash attention on a CPU, and on a GPU in 16 bits, there cuDNN's from
-Hopper on; the memory-efficient one on a GPU in 32 bits. What none takes, 64 bits or heads of an odd
-width, ends in plain products.
+torch's own and keep no scores (arXiv 2205.14135): flash attention on a CPU and, in 16 bits, on a GPU (cuDNN's from
+Hopper on); the memory-efficient kernel on a GPU in 32 bits. Inputs that no kernel supports, such as 64 bits or unusual
+head widths on a GPU, use plain matrix products.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 aten: Any = torch.ops.aten
 flash = aten._scaled_dot_product_flash_attention_for_cpu.default
 flash_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-SHORTEST_FOR_CUDNN = 64  # queries and keys: shorter blocks were not tried
+SHORTEST_FOR_CUDNN = 64  # minimum number of queries and of keys; shorter blocks have not been tested
 
 
 def block(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:
-    """softmax(q k^T / sqrt(D)) v over these keys alone, and lse_BAS, the log of the sum of exponentials.
+    """softmax(q k^T / sqrt(D)) v over only these keys, and lse_BAS, the log of the sum of exponentials.
 
     causal: query i sees the keys 0 to i.
     """
@@ -35,8 +35,9 @@ def block_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v of a block, from o and lse over the keys of all blocks.
 
-    The weights of a block are exp(score - lse) of the whole row, and each row's sum of do * o is that of the whole row
-    (arXiv 2307.08691, algorithm 2): with a block's own two, dV and dK would be those of another softmax.
+    The weights of a block are exp(score - lse) with the lse of the whole row, and each row's sum of do * o also uses
+    the whole row (arXiv 2307.08691, algorithm 2). With the block's own lse and o, dV and dK would belong to a different
+    softmax.
     """
     do_BASD, q_BASD, k_BKTD, v_BKTD, o_BASD = _with_dense_rows(do_BASD, q_BASD, k_BKTD, v_BKTD, o_BASD)
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
@@ -49,17 +50,18 @@ def block_backward(
 
 
 def _with_dense_rows(*tensors: Tensor) -> list[Tensor]:
-    """Each tensor with the D numbers of a head next to each other in memory; a copy only where they are not.
+    """Each tensor with the D numbers of a head contiguous in memory. Copies only if they are not.
 
-    The fused kernels take the stride of the last dimension to be 1 without looking. `scaled_dot_product_attention`
-    checks it before it chooses one of them; here nobody else does. Other strides occur in ordinary models: rotary
-    positions turn a head of width 2 as two halves of width 1, and `torch.cat` joins those with the last stride above 1.
+    The fused kernels assume that the last dimension has stride 1, without checking. `scaled_dot_product_attention`
+    checks this before it selects a kernel, but the code here bypasses it. Other strides occur in ordinary models:
+    rotary positions rotate a head of width 2 as two halves of width 1, and `torch.cat` joins them with a last stride
+    above 1.
     """
     return [one if one.stride(-1) == 1 else one.contiguous() for one in tensors]
 
 
 def _in_groups(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where query heads share keys: each key head a batch of its own, seen by G heads; on a CPU without a copy."""
+    """If query heads share keys, make each key head a separate batch with G query heads. On a CPU nothing is copied."""
     num_kv = k_BKTD.shape[1]
     if q_BASD.shape[1] == num_kv:
         return q_BASD, k_BKTD, v_BKTD
@@ -111,7 +113,7 @@ def _cpu_flash_backward(
     return flash_backward(do, q, k, v, o, lse, 0.0, causal)
 
 
-# Where nothing drops out, both states of the random generator are there and not read.
+# Without dropout, the kernels take both random-generator states as arguments but do not read them.
 
 
 def _gpu_flash(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:

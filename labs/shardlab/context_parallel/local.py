@@ -1,4 +1,4 @@
-"""Attention of queries and keys that lie on one rank, by tiles: what the methods do between their messages."""
+"""Attention of queries and keys on one rank, tile by tile: the computation between the methods' messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shardlab.context_parallel.online import Attended, Gradients
 
 
 def attend_here(q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask: Mask) -> Tensor:
-    """o_BASD of a whole sequence on one rank: the twin of every method, and the middle of Ulysses."""
+    """o_BASD of a whole sequence on one rank: the single-process twin of every method, and the middle of Ulysses."""
     here = tiles(contiguous(q_BASD.shape[2], 1), 0, None, mask)
     return _Local.apply(q_BASD, k_BKSD, v_BKSD, here)
 
@@ -32,7 +32,7 @@ class _Local(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS = ctx.saved_tensors
-        if len(ctx.here) == 1 and not q_BASD.is_cpu:  # a GPU's kernel takes the tile as it is: nothing to add up
+        if len(ctx.here) == 1 and not q_BASD.is_cpu:  # a GPU kernel takes the whole tile: nothing to add up
             causal = ctx.here[0].causal
             return *block_backward(gradients[0], q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS, causal=causal), None
         found = Gradients(gradients[0], q_BASD, o_BASD, lse_BAS)

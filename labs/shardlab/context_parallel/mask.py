@@ -1,7 +1,7 @@
-"""Who sees whom: causal or not, within documents; and the same as rectangles and triangles of a block of scores.
+"""Which query sees which keys (causal or not, within documents), and the same as tiles of a block of scores.
 
-Every query sees an interval of positions, so a block of queries x keys falls into few tiles that a kernel computes
-without a mask; what nobody sees is in no tile and costs nothing.
+Every query sees an interval of positions, so a block of queries x keys splits into a few rectangles and triangles that
+a kernel computes without a mask. Masked pairs are in no tile and cost nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from shardlab.context_parallel.balance import SequenceLayout
 
-Strip = tuple[tuple[int, int], ...]  # places from a begin to an end, several times
+Strip = tuple[tuple[int, int], ...]  # several (begin, end) intervals of indices
 
 
 class Tile(NamedTuple):
-    """Queries `rows` and keys `keys` of some sequences of a batch, all pairs of them; causal: query i up to key i."""
+    """All pairs of queries `rows` and keys `keys` of some sequences of a batch. causal: query i sees keys up to i."""
 
     batch: slice
     rows: slice
@@ -30,17 +30,17 @@ class Tile(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """Scores that the kernel has to compute in one sequence: its work."""
+        """The number of scores that the kernel computes per sequence, which is its work."""
         rows, keys = self.rows.stop - self.rows.start, self.keys.stop - self.keys.start
         return rows * (rows + 1) // 2 if self.causal else rows * keys
 
 
 @dataclass(frozen=True)
 class Mask:
-    """causal: no query sees a later key. documents: lengths of those that are packed in each sequence of the batch.
+    """causal: no query sees a later key. documents: lengths of the documents packed into each sequence of the batch.
 
-    documents: () for one document, one entry for all sequences alike, or an entry for each. No query sees a key of
-    another document. Raises ValueError for lengths below 1.
+    documents: () for one document per sequence, one entry for all sequences, or one entry per sequence. No query sees a
+    key of another document. Raises ValueError for lengths below 1.
     """
 
     causal: bool = True
@@ -49,32 +49,32 @@ class Mask:
     def __post_init__(self) -> None:
         for lengths in self.documents:
             if not lengths or min(lengths) < 1:
-                raise ValueError(f"documents of {list(lengths)} tokens: each has 1 or more")
+                raise ValueError(f"documents of {list(lengths)} tokens: give each document 1 or more")
 
     def problem(self, length: int, batch: int) -> str | None:
-        """Why this mask is not one of so many tokens and sequences, with what would fit; None where it is."""
+        """Why this mask does not fit a batch of sequences of this length, with a remedy, or None if it fits."""
         if len(self.documents) not in (0, 1, batch):
             return f"documents of {len(self.documents)} sequences for a batch of {batch}: give 1 list, or {batch}"
         for lengths in self.documents:
             if sum(lengths) != length:
-                return f"documents of {sum(lengths)} tokens in a sequence of {length}: their lengths add up to {length}"
+                return f"documents of {sum(lengths)} tokens in a sequence of {length}: let the lengths sum to {length}"
         return None
 
     def seen(self, positions: Tensor, length: int, lengths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """First position, and the one behind the last, that queries at these positions see."""
+        """The first position that each query at these positions sees, and one past the last."""
         ends = torch.tensor([0, *accumulate(lengths or (length,))])
         document = torch.searchsorted(ends, positions, right=True)
         return ends[document - 1], positions + 1 if self.causal else ends[document]
 
     def position_ids(self, positions: Tensor, length: int, sequence: int = 0) -> Tensor:
-        """Places within the own document of tokens at these positions of the batch's `sequence`."""
+        """Each token's position within its document, for tokens at these positions of the batch's `sequence`."""
         lengths = self.documents[sequence % len(self.documents)] if self.documents else ()
         first, _ = self.seen(positions, length, lengths)
         return positions - first
 
 
-SMALL, LARGE = 128, 1024  # most queries of a triangle, and of a rectangle
-STRIP = 256  # most keys of a rectangle in a backward: two squares of 256 queries and these stay in a cache of 1 MiB
+SMALL, LARGE = 128, 1024  # maximum queries of a triangle, and of a rectangle
+STRIP = 256  # maximum keys of a rectangle in a backward: two squares of 256 queries by 256 keys fit in a 1 MiB cache
 CAUSAL, FULL = Mask(), Mask(causal=False)
 
 
@@ -82,9 +82,9 @@ CAUSAL, FULL = Mask(), Mask(causal=False)
 def tiles(
     layout: SequenceLayout, rank: int, other: int | None, mask: Mask, strip: Strip | None = None
 ) -> tuple[Tile, ...]:
-    """Tiles of a rank's queries with the keys of an`other` rank, or with all keys in order of positions (None).
+    """Tiles of a rank's queries with the keys of the `other` rank, or with all keys in position order (None).
 
-    strip: those keys alone, counted from the first one, that lie within these bounds.
+    strip: only the keys whose index, counted from the first key, is within these bounds.
     """
     keys = torch.arange(layout.length) if other is None else layout.positions(other)
     if strip is not None:
@@ -99,10 +99,11 @@ def tiles(
 
 
 def halved(some: Iterable[Tile], most_keys: int | None = None) -> Iterator[Tile]:
-    """The same pairs in tiles that suit the CPU's kernel: a large triangle is two small ones and a square, and so on.
+    """The same pairs in tiles that suit the CPU kernel: a large triangle becomes two smaller ones and a square, etc.
 
-    Flash attention skips what a causal mask hides in strips of hundreds of keys: of a triangle of 512 queries the CPU's
-    kernel computes the whole square. Large rectangles are cut too, as the result of a tile lies beside that of all.
+    Flash attention skips causally masked keys only in strips of hundreds of keys: for a triangle of 512 queries, the
+    CPU kernel computes the whole square. Large rectangles are split too, because the result of a tile takes memory in
+    addition to the total.
     """
     for tile in some:
         if tile.causal and tile.rows.stop - tile.rows.start > SMALL:
@@ -117,20 +118,21 @@ def halved(some: Iterable[Tile], most_keys: int | None = None) -> Iterator[Tile]
 
 
 def cut_at(some: slice, most: int) -> list[slice]:
-    """Equal parts of at most so many."""
+    """Split a slice into equal parts of at most `most`."""
     return cut(some, -(-(some.stop - some.start) // most))
 
 
 def cut(some: slice, num: int) -> list[slice]:
-    """So many equal parts."""
+    """Split a slice into `num` equal parts."""
     size = some.stop - some.start
     return [slice(some.start + size * part // num, some.start + size * (part + 1) // num) for part in range(num)]
 
 
 def pieces_of(first: list[int], behind: list[int]) -> list[tuple[slice, slice, bool]]:
-    """Cut a staircase into rectangles and triangles: query i sees the keys first[i] to behind[i] - 1.
+    """Split a staircase into rectangles and triangles: query i sees the keys first[i] to behind[i] - 1.
 
-    Rows that begin at one key form a run while they all end at one key, or each ends one key behind the row before.
+    Rows that begin at the same key form a run as long as they all end at the same key, or each ends one key after the
+    previous row.
     """
     found: list[tuple[slice, slice, bool]] = []
     begin = 0
@@ -151,6 +153,6 @@ def _pieces_of_run(begin: int, end: int, first: int, behind: int, rises: bool) -
         return [(slice(begin, end), slice(first, behind), False)] if behind > first else []
     if behind <= first:  # the first row sees nothing
         begin, behind = begin + 1, first + 1
-    corner = behind - 1  # the key that the first row sees last
+    corner = behind - 1  # the last key that the first row sees
     before = [(slice(begin, end), slice(first, corner), False)] if corner > first else []
     return [*before, (slice(begin, end), slice(corner, corner + end - begin), True)]

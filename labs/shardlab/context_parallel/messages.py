@@ -1,4 +1,4 @@
-"""The messages of context parallelism, each begun and finished apart. A group of one rank sends nothing."""
+"""The messages of context parallelism. A group of one rank sends nothing."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor
 
 from shardlab.meter import place
 
-place.hide(__file__)  # the meter names the method that sends
+place.hide(__file__)  # so that the meter reports the method that sends
 
 Group = dist.ProcessGroup | None
 
 
 class Passing(Protocol):
-    """Tensors on their way to the right neighbour, and those of the left one on their way here."""
+    """Tensors in transit to the right neighbor, and from the left neighbor to this rank."""
 
     def arrived(self) -> list[Tensor]:
-        """Wait for the left neighbour's tensors."""
+        """Wait for the left neighbor's tensors."""
         ...
 
     def sent(self) -> None:
-        """Wait until the tensors that were sent may change or go; nothing here keeps them any longer."""
+        """Wait until the sent tensors may be changed or freed. They are no longer referenced here."""
         ...
 
 
@@ -32,9 +32,9 @@ Pass = Callable[[Sequence[Tensor], Group], Passing]
 
 
 def pass_right(tensors: Sequence[Tensor], group: Group) -> Passing:
-    """Start to send tensors to the right neighbour and to receive those of the left one.
+    """Start sending tensors to the right neighbor and receiving the left neighbor's.
 
-    tensors: of the same shapes and dtypes on every rank, contiguous; they must stay as they are until they are sent.
+    tensors: contiguous, with the same shapes and dtypes on every rank. Do not change them before they are sent.
     """
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     arriving = [torch.empty_like(one) for one in tensors]
@@ -45,7 +45,7 @@ def pass_right(tensors: Sequence[Tensor], group: Group) -> Passing:
 
 class _Passing:
     def __init__(self, works: list[dist.Work], arriving: list[Tensor], leaving: list[Tensor]) -> None:
-        each = len(works) == 2 * len(arriving)  # gloo; NCCL gives one work for all, which may be waited for twice
+        each = len(works) == 2 * len(arriving)  # gloo; NCCL returns one work for all, which can be waited on twice
         self._receives = works[: len(arriving)] if each else works
         self._sends = works[len(arriving) :] if each else works
         self._arriving, self._leaving = arriving, leaving
@@ -67,7 +67,7 @@ def _wait(works: list[dist.Work]) -> None:
 
 
 def all_to_all(x: Tensor, *, group: Group) -> Tensor:
-    """x[r] goes to rank r; result[r] comes from rank r. Its adjoint is itself: a backward is an all-to-all, too."""
+    """Send x[r] to rank r; result[r] comes from rank r. It is its own adjoint: the backward is an all-to-all too."""
     return _AllToAll.apply(x, group) if dist.get_world_size(group) > 1 else x
 
 

@@ -1,7 +1,7 @@
-"""Online softmax: attention over all keys from the results of blocks of keys, in any order (arXiv 1805.02867).
+"""Online softmax: combine attention over blocks of keys into attention over all keys, in any order (arXiv 1805.02867).
 
-Two results o1, o2 over disjoint keys, with logs l1, l2 of their sums of exponentials, are one:
-l = log(e^l1 + e^l2), o = e^(l1-l) o1 + e^(l2-l) o2. Sums are in fp32 or better, whatever the inputs are.
+Two results o1, o2 over disjoint keys, with log-sum-exps l1, l2, combine into one:
+l = log(e^l1 + e^l2), o = e^(l1-l) o1 + e^(l2-l) o2. Sums are in fp32 or better, whatever the input dtype.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from shardlab.context_parallel.mask import STRIP, Tile, halved
 
 
 def merge(o_BASD: Tensor, lse_BAS: Tensor, other_BASD: Tensor, other_lse_BAS: Tensor) -> None:
-    """Add the result over other keys to o and lse, in place."""
+    """Merge the result over other keys into o and lse, in place."""
     total_BAS = torch.logaddexp(lse_BAS, other_lse_BAS)
     o_BASD.lerp_(other_BASD.to(o_BASD.dtype), (other_lse_BAS - total_BAS).exp().unsqueeze(-1))
     lse_BAS.copy_(total_BAS)
 
 
 class Attended:
-    """o and lse of queries that have seen the keys of some tiles; `see` shows them more."""
+    """o and lse of queries over the keys of the tiles seen so far. `see` adds more keys."""
 
     def __init__(self, q_BASD: Tensor) -> None:
         self.q, self.dtype = q_BASD, torch.promote_types(q_BASD.dtype, torch.float32)
@@ -56,7 +56,7 @@ class Attended:
 
 
 class Gradients:
-    """Gradients of q, and of the keys and values of one block at a time, from the whole rows' o and lse."""
+    """Gradients of q, and of the keys and values of one block at a time, computed from o and lse of the whole rows."""
 
     def __init__(self, do_BASD: Tensor, q_BASD: Tensor, o_BASD: Tensor, lse_BAS: Tensor) -> None:
         self.do, self.q, self.o, self.lse = do_BASD, q_BASD, o_BASD, lse_BAS
@@ -64,14 +64,14 @@ class Gradients:
         self._dq_BASD: Tensor | None = None
 
     def of(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> Tensor:
-        """dk and dv [2, B, K, T, D] of a block; what its keys add to dq is added."""
+        """dk and dv [2, B, K, T, D] of a block. Also adds the block's contribution to dq."""
         k_BKTD, v_BKTD = block_kv
         total = k_BKTD.new_zeros(2, *k_BKTD.shape, dtype=self.dtype)
         self.add(total, (k_BKTD, v_BKTD), tiles)
         return total
 
     def add(self, total: Tensor, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> None:
-        """Add dk and dv of a block to `total` [2, B, K, T, D], in place, and to dq what its keys add."""
+        """Add dk and dv of a block to `total` [2, B, K, T, D] in place, and the block's contribution to dq."""
         k_BKTD, v_BKTD = block_kv
         dk_BKTD, dv_BKTD = total
         for batch, rows, keys, causal in suited(tiles, self.q.device, STRIP):
@@ -97,5 +97,5 @@ class Gradients:
 
 
 def suited(tiles: Iterable[Tile], device: torch.device, most_keys: int | None = None) -> Iterable[Tile]:
-    """Tiles as the device's kernel likes them: a GPU's skips by itself what a causal mask hides."""
+    """Tiles that suit the device's kernel. GPU kernels skip masked keys themselves, so only a CPU needs small tiles."""
     return halved(tiles, most_keys) if device.type == "cpu" else tiles

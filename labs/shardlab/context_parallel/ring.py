@@ -1,9 +1,9 @@
-"""Ring attention: keys and values go round the ranks, and each block is attended to while the next one is on its way.
+"""Ring attention: keys and values go around the ring, and each rank attends to one block while the next one is sent.
 
-Forward (arXiv 2310.01889): in step i rank r has the keys and values of rank r-i. Backward: they go round once more, and
-the gradients of each block follow one step behind, growing with every rank's part until they are home. Each of the
-three rounds is c-1 messages of a block. In the backward a block travels in strips: a strip that was used and passed on
-goes, so that keys and values take one block and a strip, and so do the sums of gradients.
+Forward (arXiv 2310.01889): in step i, rank r has the keys and values of rank r-i. Backward: they go around once more.
+The gradients of each block follow one step behind, and every rank adds its part until they are back home. Each of the
+three rounds sends c-1 blocks per rank. In the backward, a block is sent in strips, and a strip is freed as soon as it
+was used and passed on. Keys and values therefore take the memory of one block and a strip, and so do the gradient sums.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shardlab.costs.context import ring_strips
 
 @dataclass(frozen=True)
 class Ring:
-    """Keys and values go round. pass_on: how a block travels to the right neighbour."""
+    """Keys and values go around the ring. pass_on: how to send a block to the right neighbor."""
 
     pass_on: Pass = pass_right
 
@@ -40,7 +40,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class _Round:
-    """Whose block is here in which step, and what of it this rank's queries see."""
+    """Which rank's block is here in each step, and which of its keys this rank's queries see."""
 
     layout: SequenceLayout
     mask: Mask
@@ -53,7 +53,7 @@ class _Round:
 
     @property
     def strips(self) -> list[Strip]:
-        """Those in which a block travels in the backward."""
+        """The strips in which a block is sent in the backward."""
         return self.layout.strips(ring_strips(self.layout.tokens_per_rank))
 
     def tiles(self, step: int, strip: Strip | None = None) -> tuple[Tile, ...]:
@@ -64,7 +64,7 @@ class _Round:
 class _Ring(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, way: _Round) -> Tensor:
-        """In each step: 1. pass the block on  2. attend to it meanwhile  3. wait for the next."""
+        """In each step: 1. start sending the block on  2. attend to it meanwhile  3. wait for the next block."""
         own = here = [k_BKSD.contiguous(), v_BKSD.contiguous()]
         attended = Attended(q_BASD)
         for step in range(way.num_steps):
@@ -73,7 +73,7 @@ class _Ring(torch.autograd.Function):
             attended.see(here, way.tiles(step))
             if passing:
                 passing.sent()
-                here, passing = passing.arrived(), None  # what was sent may go now
+                here, passing = passing.arrived(), None  # the sent block can be freed now
 
         o_BASD, lse_BAS = attended.result()
         ctx.way = way
@@ -82,7 +82,7 @@ class _Ring(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """1. Other ranks' blocks  2. this rank's own, while the sum of the others' gradients of it comes home."""
+        """1. Other ranks' blocks  2. this rank's own block, while the other ranks' gradient sum for it arrives."""
         way: _Round = ctx.way
         q_BASD, k_BKSD, v_BKSD, o_BASD, lse_BAS = ctx.saved_tensors
         found = Gradients(gradients[0], q_BASD, o_BASD, lse_BAS)
@@ -96,8 +96,8 @@ class _Ring(torch.autograd.Function):
 
 
 def _go_round(found: Gradients, k_BKSD: Tensor, v_BKSD: Tensor, way: _Round) -> deque[Passing]:
-    """For each strip of another rank's block: 1. pass it on  2. add this rank's gradients, from all keys' o and lse, to
-    those of the ranks before  3. pass the sum on. Returns the sums of the own strips, on their way home.
+    """For each strip of another rank's block: 1. pass it on  2. add this rank's gradients, computed from o and lse over
+    all keys, to the sum from previous ranks  3. pass the sum on. Returns this rank's own sums, still in transit.
     """
     keys, sums, leaving = deque[Passing](), deque[Passing](), _Leaving(way)
     if way.num_steps > 1:
@@ -115,7 +115,7 @@ def _go_round(found: Gradients, k_BKSD: Tensor, v_BKSD: Tensor, way: _Round) -> 
 
 
 class _Leaving:
-    """What is on its way to the right neighbour: two strips at most beside the latest, as each takes memory."""
+    """Strips in transit to the right neighbor: at most two at a time, because each takes memory."""
 
     def __init__(self, way: _Round) -> None:
         self._way, self._strips = way, deque[Passing]()
@@ -126,7 +126,7 @@ class _Leaving:
         return self._strips[-1]
 
     def wait(self, most: int = 0) -> None:
-        """Until so many are left."""
+        """Wait until at most `most` strips are in transit."""
         while len(self._strips) > most:
             self._strips.popleft().sent()
 

@@ -1,4 +1,4 @@
-"""A step of training with split sequences: what is shifted before the split, and what is summed over which ranks.
+"""A training step with split sequences: shift labels before the split, and sum over the right ranks after it.
 
 labels = next_tokens(tokens, mask)                                    # 1. shift, on the whole sequence
 part = split_batch(tokens, labels, layout=layout, rank=rank, mask=mask)  # 2. split
@@ -20,11 +20,11 @@ from shardlab.context_parallel.balance import SequenceLayout, own_part
 from shardlab.context_parallel.mask import CAUSAL, Mask
 from shardlab.context_parallel.messages import Group
 
-IGNORED = -100  # a label that counts for nothing, as in torch.nn.functional.cross_entropy
+IGNORED = -100  # a label that does not count, as in torch.nn.functional.cross_entropy
 
 
 class Part(NamedTuple):
-    """This rank's tokens [B, S], their labels [B, S], and their places in their documents [S] or [B, S]."""
+    """This rank's tokens [B, S], their labels [B, S], and their positions in their documents, [S] or [B, S]."""
 
     tokens: Tensor
     labels: Tensor
@@ -32,10 +32,10 @@ class Part(NamedTuple):
 
 
 def next_tokens(tokens_BS: Tensor, mask: Mask = CAUSAL) -> Tensor:
-    """Labels [B, s]: of each token the next one of its document, IGNORED for the last.
+    """Labels [B, s]: the next token of the same document, or IGNORED for the last token.
 
-    On the whole sequence: after a split the next token may be another rank's, and the one behind it in memory is not
-    the next where two chunks meet.
+    Call it on the whole sequence. After a split, the next token may be on another rank, and at the border of two chunks
+    the following token in memory is not the next one.
     """
     labels_BS = functional.pad(tokens_BS[:, 1:], (0, 1), value=IGNORED)
     for number, lengths in enumerate(mask.documents):
@@ -47,9 +47,9 @@ def next_tokens(tokens_BS: Tensor, mask: Mask = CAUSAL) -> Tensor:
 def split_batch(
     tokens_BS: Tensor, labels_BS: Tensor, *, layout: SequenceLayout, rank: int, mask: Mask = CAUSAL
 ) -> Part:
-    """A rank's tokens with their labels and positions; ValueError for labels of another shape or another length."""
+    """A rank's tokens with labels and positions. Raises ValueError if the labels' shape or the length is wrong."""
     if tokens_BS.shape != labels_BS.shape:
-        raise ValueError(f"labels {list(labels_BS.shape)} for tokens {list(tokens_BS.shape)}: give one for each token")
+        raise ValueError(f"labels {list(labels_BS.shape)} for tokens {list(tokens_BS.shape)}: give one label per token")
     if wrong := mask.problem(tokens_BS.shape[1], len(tokens_BS)):
         raise ValueError(wrong)
     own = layout.positions(rank)
@@ -59,16 +59,16 @@ def split_batch(
 
 
 def valid_token_loss(logits_BSV: Tensor, labels_BS: Tensor, *, group: Group) -> Tensor:
-    """The mean cross-entropy over the valid tokens of all ranks, the same number on every rank.
+    """The mean cross-entropy over the valid tokens of all ranks. It is the same number on every rank.
 
-    group: of all ranks with parts of the batch, dp and cp together. Its gradient is of this rank's tokens alone: the
-    ranks' gradients are to be summed. A mean of the ranks' means would weigh a rank's only valid token like another's
-    thousand. Raises ValueError, on every rank alike, where no rank has a valid token.
+    group: all ranks with parts of the batch, dp and cp together. The gradient covers only this rank's tokens, so sum
+    the ranks' gradients. A mean of the ranks' means would give a rank's only valid token the weight of another rank's
+    thousand tokens. Raises the same ValueError on every rank if no rank has a valid token.
     """
     num_valid = (labels_BS != IGNORED).sum().to(torch.float64)
     dist.all_reduce(num_valid, group=group)
     if num_valid == 0:
-        raise ValueError(f"every label of every rank is {IGNORED}: give at least one token to be predicted")
+        raise ValueError(f"every label on every rank is {IGNORED}: give at least one token to predict")
     summed = functional.cross_entropy(
         logits_BSV.flatten(0, 1).float(), labels_BS.flatten(), ignore_index=IGNORED, reduction="sum"
     )
@@ -80,9 +80,9 @@ def valid_token_loss(logits_BSV: Tensor, labels_BS: Tensor, *, group: Group) -> 
 
 @torch.no_grad()
 def sum_gradients(module: nn.Module, *, group: Group) -> None:
-    """Add up all ranks' gradients in place, one all-reduce for each dtype; a parameter without one adds nothing.
+    """Sum gradients over all ranks in place, with one all-reduce per dtype. A missing gradient counts as zeros.
 
-    The loss is divided by the valid tokens of all ranks already: a mean here would divide once more.
+    The loss is already divided by the valid tokens of all ranks, so taking a mean here would divide twice.
     """
     trained = [one for one in module.parameters() if one.requires_grad]
     for dtype in sorted({one.dtype for one in trained}, key=str):

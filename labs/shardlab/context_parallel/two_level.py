@@ -1,7 +1,7 @@
-"""Two levels: Ulysses among the ranks of an inner group, a ring among those at one place of all inner groups.
+"""Two levels: Ulysses inside each inner group, and a ring over the ranks with the same index in all inner groups.
 
-The all-to-all stays where links are quick and is limited by the heads; the ring crosses what is slow and can be hidden.
-The product of both sizes is c (arXiv 2405.07719: USP; Megatron-Core's "a2a+p2p").
+The all-to-all stays on fast links, and its size is limited by the heads. The ring crosses slow links and can be hidden.
+The product of the two sizes is c (arXiv 2405.07719: USP; Megatron-Core's "a2a+p2p").
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from shardlab.mesh.process_groups import by_enumeration
 
 @dataclass(frozen=True)
 class TwoLevel:
-    """inner: this rank's group for the all-to-all, neighbours in the whole group. outer: its group for the ring."""
+    """inner: this rank's group for the all-to-all, neighbors in the whole group. outer: its group for the ring."""
 
     inner: Group
     outer: Group
     pass_on: Pass = pass_right
 
     def problem(self, heads: int, kv_heads: int, num_ranks: int) -> str | None:
-        """Why these groups do not make up the whole one, or the inner one cannot share the heads."""
+        """Why these groups do not span the whole group, or why the inner group cannot split the heads."""
         inner, outer = (dist.get_process_group_ranks(group) for group in (self.inner, self.outer))
         if len(inner) * len(outer) != num_ranks or len({*inner, *outer}) != len(inner) + len(outer) - 1:
             return (
@@ -49,9 +49,10 @@ class TwoLevel:
 
 
 def two_level_groups(members: Sequence[Sequence[int]], inner_size: int) -> tuple[Group, Group]:
-    """This rank's inner and outer group; all ranks of the world call it with the same lists, as for any group.
+    """Create this rank's inner and outer group. Every rank of the world must call it with the same lists.
 
-    members: the ranks of every context-parallel group of the world. Raises ValueError where inner_size does not divide.
+    members: the ranks of every context-parallel group of the world. Raises ValueError if inner_size does not divide
+    the size of a group.
     """
     for ranks in members:
         if inner_size < 1 or len(ranks) % inner_size:

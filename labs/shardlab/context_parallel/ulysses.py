@@ -1,7 +1,7 @@
-"""Ulysses: an all-to-all gives each rank the whole sequence of some heads, another one brings its result back.
+"""Ulysses: an all-to-all gives each rank the whole sequence for some heads, and another one sends the result back.
 
-arXiv 2309.14509, section 3. Queries, keys and values travel in one message. Where there are fewer key-value heads than
-ranks, each travels to all ranks that ask it.
+arXiv 2309.14509, section 3. Queries, keys and values are sent in one message. If there are fewer key-value heads than
+ranks, each head is sent to all ranks that need it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from shardlab.costs.models.model import divisors
 
 @dataclass(frozen=True)
 class Ulysses:
-    """Heads for tokens, and back."""
+    """Exchange tokens for heads, and back."""
 
     def problem(self, heads: int, kv_heads: int, num_ranks: int) -> str | None:
-        """Why the ranks cannot share these heads, with the numbers of ranks that can; None where they can."""
+        """Why the ranks cannot split these heads, with the numbers of ranks that can, or None if they can."""
         fits = [ranks for ranks in divisors(heads) if kv_heads % ranks == 0 or ranks % kv_heads == 0]
         if num_ranks in fits:
             return None
         shared = "" if kv_heads == heads else f" and {kv_heads} key-value heads"
-        return f"{heads} heads{shared} cannot be shared out to {num_ranks} ranks by Ulysses: use ranks among {fits}"
+        return f"{heads} heads{shared} cannot be split over {num_ranks} ranks by Ulysses: use ranks among {fits}"
 
     def attended(self, q: Tensor, k: Tensor, v: Tensor, layout: SequenceLayout, mask: Mask, group: Group) -> Tensor:
         """o_BASD of this rank's tokens."""
@@ -40,8 +40,8 @@ class Ulysses:
 def heads_for_tokens(
     q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, layout: SequenceLayout, *, group: Group
 ) -> tuple[Tensor, ...]:
-    """From all heads of s/c tokens to some heads of all s, in order of positions: 1/c of the query heads, and the
-    key-value heads that these ask, at least one.
+    """From all heads of s/c tokens to some heads of all s tokens, in position order: 1/c of the query heads, and the
+    key-value heads that these query heads use, at least one.
     """
     size = dist.get_world_size(group)
     copies = max(1, size // k_BKSD.shape[1])

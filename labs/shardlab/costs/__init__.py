@@ -1,4 +1,4 @@
-"""One function per formula: pure Python that imports no torch, each with its source in the docstring."""
+"""One function per formula, in pure Python without torch. Each docstring gives the formula's source."""
 
 from typing import TYPE_CHECKING
 

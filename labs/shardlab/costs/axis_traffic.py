@@ -1,6 +1,6 @@
-"""What each axis of a layout sends: bytes that one rank sends, by ring theory, in the model's numbers: 2 bytes in bf16.
+"""Bytes that one rank sends on each axis of a layout, with ring collectives and 2 bytes per number in bf16.
 
-Symbols: s sequence, b microbatch, h hidden, t, p, c, e, d the sizes of the axes. A rank of c > 1 holds s/c positions.
+Symbols: s sequence, b microbatch, h hidden; t, p, c, e, d sizes of the axes. With c > 1 a rank holds s/c positions.
 """
 
 from dataclasses import dataclass
@@ -39,12 +39,12 @@ class AxisTraffic:
 
 
 def activation_bytes_of(model: Transformer, layout: Layout) -> float:
-    """2bsh/c: one activation of a microbatch, the payload of a tensor-parallel all-reduce."""
+    """2bsh/c: one activation of a microbatch, which is the payload of a tensor-parallel all-reduce."""
     return model.number_bytes * layout.microbatch * model.sequence / layout.cp * model.hidden
 
 
 def tp_layer_bytes(model: Transformer, layout: Layout) -> float:
-    """2 all-reduces of 2bsh a layer and direction (arXiv 1909.08053, section 3).
+    """2 all-reduces of 2bsh per layer and direction (arXiv 1909.08053, section 3).
 
     Sequence parallelism sends the same bytes as 2 all-gathers and 2 reduce-scatters (arXiv 2205.05198, section 4.2.2).
     """
@@ -52,9 +52,9 @@ def tp_layer_bytes(model: Transformer, layout: Layout) -> float:
 
 
 def cp_layer_bytes(model: Transformer, layout: Layout) -> float:
-    """What a layer's forward sends to reach the keys of all ranks: `costs.context`, each width over t.
+    """Bytes sent in a layer's forward to reach the keys of all ranks: `costs.context`, with each width divided by t.
 
-    (c-1) * 2 * 2b(s/c)h_kv/t for a ring, whose backward sends twice: gradients of keys and values travel home.
+    (c-1) * 2 * 2b(s/c)h_kv/t for a ring. Its backward sends twice as much because gradients of keys and values return.
     """
     tokens = layout.microbatch * model.sequence / layout.cp
     if layout.context == "ulysses":
@@ -66,7 +66,7 @@ def cp_layer_bytes(model: Transformer, layout: Layout) -> float:
 
 
 def cp_passes(layout: Layout) -> tuple[float, float]:
-    """How often a forward's bytes travel in the forward and in the backward; full recomputation repeats the forward."""
+    """How often the forward's bytes are sent in forward and backward; full recomputation repeats the forward."""
     return 1, (1 if layout.context == "ulysses" else 2) + layout.again
 
 
@@ -79,41 +79,40 @@ def ep_layer_bytes(model: Transformer, layout: Layout) -> float:
 
 
 def pp_boundary_bytes(model: Transformer, layout: Layout) -> float:
-    """2bsh/c each way at a boundary of stages, 1/t of it where the sequence is split over the tensor-parallel ranks."""
+    """2bsh/c each way at a stage boundary, divided by t if the sequence is split over the tensor-parallel ranks."""
     if layout.pp == 1:
         return 0.0
     return activation_bytes_of(model, layout) / (layout.tp if layout.sequence_parallel else 1)
 
 
 def reductions_of(layout: Layout) -> int:
-    """Reduce-scatters of each gradient in a step: one in every microbatch that shards them.
+    """Reduce-scatters of each gradient per step: one in every microbatch that shards gradients.
 
-    ZeRO-2 under a pipeline keeps gradients whole until the last microbatch, as frameworks do that combine the two.
+    With a pipeline, ZeRO-2 keeps gradients whole until the last microbatch, as in frameworks that combine the two.
     """
     every = layout.zero == 3 or (layout.zero == 2 and layout.pp == 1)
     return layout.num_microbatches if every else 1
 
 
 def gathers_of(layout: Layout) -> int:
-    """All-gathers of each parameter in a step: one, or with ZeRO-3 two in every microbatch."""
+    """All-gathers of each parameter per step: one, or two per microbatch with ZeRO-3."""
     return 2 * layout.num_microbatches if layout.zero == 3 else 1
 
 
 def gathered_bytes_each(model: Transformer, layout: Layout, gradient_bytes: float) -> float:
-    """Of what is gathered after the reduce-scatter: parameters, or without ZeRO the summed gradients themselves.
+    """Bytes per element of the all-gather after the reduce-scatter: parameters, or summed gradients without ZeRO.
 
-    An all-reduce of gradients is a reduce-scatter and an all-gather of the same bytes.
+    An all-reduce of gradients is a reduce-scatter plus an all-gather of the same bytes.
     """
     return model.number_bytes if layout.zero else gradient_bytes
 
 
 def gradient_bytes(model: Transformer, layout: Layout, stage: int = 0, bytes_each: float | None = None) -> float:
-    """What the data-parallel axis sends in a step: a reduce-scatter of gradients, all-gathers of parameters.
+    """Bytes that the data-parallel axis sends per step: a reduce-scatter of gradients and all-gathers of parameters.
 
-    bytes_each: of a gradient's number, by default a parameter's.
-
-    DDP, whose all-reduce gathers gradients, ZeRO-1 and ZeRO-2 send 2(N-1)/N of the stage's parameters; ZeRO-3 gathers
-    them for the forward and again for the backward, 3(N-1)/N (arXiv 1910.02054, section 7).
+    bytes_each: bytes per gradient element [default: those of a parameter].
+    DDP (whose all-reduce gathers gradients), ZeRO-1 and ZeRO-2 send 2(N-1)/N of the stage's parameters. ZeRO-3 gathers
+    them for the forward and again for the backward: 3(N-1)/N (arXiv 1910.02054, section 7).
     """
     shard = parameters_on_stage(model, layout, stage)
     reductions, gathers = reductions_of(layout), gathers_of(layout)
@@ -128,7 +127,7 @@ def gradient_bytes(model: Transformer, layout: Layout, stage: int = 0, bytes_eac
 
 
 def traffic_of_step(model: Transformer, layout: Layout, stage: int = 0) -> AxisTraffic:
-    """Bytes that one rank sends in a step; full recomputation repeats the forward's collectives in the backward."""
+    """Bytes that one rank sends per step; full recomputation repeats the forward's collectives in the backward."""
     layers = model.layers / layout.pp
     moe_share = model.moe_layers / model.layers
     runs = layout.num_microbatches

@@ -1,7 +1,7 @@
-"""What context parallelism costs: bytes of each way to the keys of other ranks, when they hide, work and memory.
+"""Costs of context parallelism: bytes to reach other ranks' keys, when sends hide, work and memory.
 
-Symbols: c ranks, s tokens of a sequence, b sequences, T = b s/c tokens of a rank, h width of all queries, h_kv width of
-all keys (and of all values), a_kv key-value heads, F FLOP/s, B bytes/s. A multiply-add counts 2.
+Symbols: c ranks, s tokens per sequence, b sequences, T = b s/c tokens per rank, h total width of the queries, h_kv
+total width of the keys (and of the values), a_kv key-value heads, F FLOP/s, B bytes/s. A multiply-add counts 2.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Documents = Sequence[int]
 
 
 class ContextBytes(NamedTuple):
-    """Bytes that a rank sends for one layer's attention of one microbatch."""
+    """Bytes that a rank sends for one layer's attention on one microbatch."""
 
     forward: float
     backward: float
@@ -25,7 +25,7 @@ class ContextBytes(NamedTuple):
 
 
 def kv_bytes(num_ranks: int, tokens: float, kv_width: float, *, bytes_each: float = 2) -> float:
-    """(c-1) * 2 T h_kv numbers: keys and values of every other rank come here, by a ring (arXiv 2310.01889) or by an
+    """(c-1) * 2 T h_kv numbers: keys and values of every other rank arrive by a ring (arXiv 2310.01889) or an
     all-gather (arXiv 2407.21783, section 3.3.2). ValueError for fewer than one rank or a negative size.
     """
     _check(num_ranks, tokens, kv_width)
@@ -41,9 +41,9 @@ def ulysses_bytes(
     kv_heads: int | None = None,
     bytes_each: float = 2,
 ) -> float:
-    """(c-1)/c * 2 T (h + h_kv) numbers: all-to-alls of q, k, v and of the result (arXiv 2309.14509, section 3.2).
+    """(c-1)/c * 2 T (h + h_kv) numbers: all-to-alls of q, k, v and the result (arXiv 2309.14509, section 3.2).
 
-    kv_heads: with fewer than c of them each is sent c / a_kv times; None counts each once.
+    kv_heads: with fewer than c heads, each is sent c / a_kv times; None counts each once.
     """
     _check(num_ranks, tokens, kv_width)
     copies = max(1.0, num_ranks / kv_heads) if kv_heads else 1.0
@@ -61,8 +61,8 @@ def context_bytes(
     bytes_each: float = 2,
     sum_bytes: float = 4,
 ) -> ContextBytes:
-    """What a forward and a backward send. Ulysses sends the same back; the others their keys and values once more, and
-    the gradients of these as sums of `sum_bytes` a number.
+    """Bytes sent in forward and backward. Ulysses sends the same in both; the others send keys and values again, plus
+    their gradients as sums of `sum_bytes` per number.
     """
     if way == "ulysses":
         once = ulysses_bytes(num_ranks, tokens, query_width, kv_width, kv_heads=kv_heads, bytes_each=bytes_each)
@@ -72,7 +72,7 @@ def context_bytes(
 
 
 class TwoLevelBytes(NamedTuple):
-    """Bytes that a rank sends to ranks of its own inner group, and to those of other ones."""
+    """Bytes that a rank sends within its inner group and to other inner groups."""
 
     inside: ContextBytes
     across: ContextBytes
@@ -89,8 +89,8 @@ def two_level_context_bytes(
     bytes_each: float = 2,
     sum_bytes: float = 4,
 ) -> TwoLevelBytes:
-    """Ulysses among `inner` ranks, then a ring of `outer` ones with `inner` times the tokens and as much less width
-    (arXiv 2405.07719, section 3). With fewer key-value heads than inner ranks each goes round several times.
+    """Ulysses among `inner` ranks, then a ring of `outer` ranks with `inner` times the tokens and 1/inner of the width
+    (arXiv 2405.07719, section 3). With fewer key-value heads than inner ranks, each head goes around several times.
     """
     copies = max(1.0, inner / kv_heads) if kv_heads else 1.0
     around = query_width / inner, kv_width * copies / inner
@@ -103,7 +103,7 @@ def two_level_context_bytes(
 def ulysses_sends_less(num_ranks: int, heads: int, kv_heads: int) -> bool:
     """Whether Ulysses' forward sends less than a ring's: (c-1) h_kv > (c-1)/c (h + h_kv), so c > 1 + h/h_kv.
 
-    With fewer key-value heads than ranks these are sent c/a_kv times: c (1 - 1/a_kv) > h/h_kv, never for a_kv = 1.
+    With fewer key-value heads than ranks, each is sent c/a_kv times: c (1 - 1/a_kv) > h/h_kv, never if a_kv = 1.
     """
     ring = kv_bytes(num_ranks, 1, kv_heads)
     return ulysses_bytes(num_ranks, 1, heads, kv_heads, kv_heads=kv_heads) < ring
@@ -113,7 +113,7 @@ def ulysses_sends_less(num_ranks: int, heads: int, kv_heads: int) -> bool:
 
 
 class RingStep(NamedTuple):
-    """Seconds of one step of a ring's forward: attending to a block, and passing it on."""
+    """Seconds of one step of a ring's forward: computing attention on a block, and sending it on."""
 
     compute: float
     send: float
@@ -133,7 +133,7 @@ def ring_step(
     causal: bool = True,
     bytes_each: float = 2,
 ) -> RingStep:
-    """n = s/c tokens of one sequence: 4 n^2 h FLOP, half of them if causal and balanced; 2 n h_kv numbers."""
+    """n = s/c tokens of one sequence: 4 n^2 h FLOP, half of that if causal and balanced; 2 n h_kv numbers."""
     pairs = tokens**2 * (0.5 if causal else 1.0)
     return RingStep(4 * pairs * query_width / flops, 2 * bytes_each * tokens * kv_width / bandwidth)
 
@@ -141,10 +141,10 @@ def ring_step(
 def least_tokens_to_hide(
     kv_share: float, *, flops: float, bandwidth: float, causal: bool = True, bytes_each: float = 2
 ) -> float:
-    """Tokens of a rank from which a ring hides: s/c >= (h_kv/h) F/B, twice that for a balanced causal mask (bf16).
+    """Minimum tokens per rank for a ring to hide: s/c >= (h_kv/h) F/B, twice that for a balanced causal mask (bf16).
 
-    From 4 n^2 h / F >= 2 n h_kv bytes_each / B; causal 2 n^2 h (arXiv 2310.01889, section 3.2, has MHA without a mask).
-    kv_share: h_kv/h. F/B is the accelerator's FLOP per byte sent.
+    From 4 n^2 h / F >= 2 n h_kv bytes_each / B; 2 n^2 h if causal (arXiv 2310.01889, section 3.2, assumes MHA without a
+    mask). kv_share: h_kv/h. F/B is the accelerator's FLOP per byte sent.
     """
     return kv_share * flops / bandwidth * bytes_each * (1.0 if causal else 0.5)
 
@@ -153,7 +153,7 @@ def least_tokens_to_hide(
 
 
 def pairs_of(chunks: Sequence[range], length: int, *, documents: Documents = (), causal: bool = True) -> int:
-    """Scores of the queries at some positions: each sees its own document, under a causal mask up to itself."""
+    """Number of scores of the queries at these positions: each sees its own document, up to itself if causal."""
     pairs = begin = 0
     for size in documents or (length,):
         for chunk in chunks:
@@ -172,9 +172,9 @@ def sum_of(numbers: range) -> int:
 def imbalance(
     chunks: Sequence[Sequence[range]], *, documents: Documents = (), causal: bool = True, length: int | None = None
 ) -> float:
-    """Most work of a rank over the mean: 2 - 1/c of equal causal pieces (for s >> c), 1 where they are balanced.
+    """Largest work of a rank over the mean: 2 - 1/c for equal causal pieces (if s >> c), 1 if balanced.
 
-    chunks: positions of every rank, as in `context_parallel.SequenceLayout`.
+    chunks: the positions of every rank, as in `context_parallel.SequenceLayout`.
     """
     length = length or sum(len(chunk) for some in chunks for chunk in some)
     work = [pairs_of(some, length, documents=documents, causal=causal) for some in chunks]
@@ -185,9 +185,9 @@ def imbalance(
 
 
 def ring_strips(tokens: int) -> int:
-    """Strips in which a block of T tokens travels in a ring's backward: of 512 tokens, but 2 at least and 8 at most.
+    """Number of strips in which a ring's backward sends a block of T tokens: 512 tokens each, at least 2, at most 8.
 
-    The more there are, the less memory they take beyond a block, and the smaller are the messages.
+    More strips need less memory on top of a block, but make messages smaller.
     """
     return max(2, min(8, tokens // 512))
 
@@ -201,12 +201,13 @@ def extra_kv_blocks(
     bytes_each: float = 2,
     sum_bytes: float = 4,
 ) -> float:
-    """Blocks of 2 T h_kv numbers of `bytes_each` that are here beyond what attention of T tokens takes on a rank alone.
+    """Extra memory compared with attention of T tokens on one rank, in blocks of 2 T h_kv numbers of `bytes_each`.
 
-    A ring's forward has two: the one at work and the next. Its backward begins with the others' blocks, while there
-    are no gradients of the own one yet, in n strips: keys and values of n + 1 of them and sums of gradients of n + 1
-    (`sum_bytes` a number), less the room of the own gradients; in the end the own block's sums come home, a block
-    beside these. For two ranks no strip is passed on a second time. Gathered: all ranks' keys and values.
+    A ring's forward holds two more blocks: the current one and the next. Its backward starts with the other ranks'
+    blocks, in n strips, before the rank's own gradients exist: it holds keys and values of n + 1 strips and gradient
+    sums of n + 1 strips (`sum_bytes` per number), minus the room of its own gradients. At the end the sums of its own
+    block arrive, one block in addition to its own gradients. With two ranks no strip is passed on a second time.
+    Gathered: keys and values of all ranks.
     """
     if way == "ulysses" or num_ranks == 1:
         return 0.0

@@ -1,8 +1,8 @@
-"""What experts cost: bytes of their exchanges, choices that are dropped, the fullest expert, states of a rank.
+"""Costs of experts: bytes of their exchanges, dropped choices, the fullest expert and states per rank.
 
-Symbols: T tokens of a rank, k choices of a token, E experts, h hidden, e expert-parallel and t expert-tensor-parallel
-size, n = Tk/E rows of an expert on average, counted over all ranks that it gets rows from. Parameters and FLOPs, active
-and in all, are `model.num_parameters(active=...)` and `flops.forward_flops_per_token`.
+Symbols: T tokens per rank, k choices per token, E experts, h hidden, e expert-parallel and t expert-tensor-parallel
+size, n = Tk/E mean rows of an expert, counted over all ranks that send it rows. For parameters and FLOPs, active and
+total, see `model.num_parameters(active=...)` and `flops.forward_flops_per_token`.
 """
 
 from math import comb, sqrt
@@ -13,11 +13,11 @@ from shardlab.costs.models.model import Transformer, expert_parameters
 from shardlab.costs.traffic import all_to_all_bytes, ring_all_gather_bytes
 
 BF16, FP8 = 2.0, 1.0
-FP8_SCALED = FP8 + 4 / 128  # a float32 scale for 128 numbers (DeepSeek-V3, arXiv 2412.19437, section 3.3.2)
+FP8_SCALED = FP8 + 4 / 128  # a float32 scale per 128 numbers (DeepSeek-V3, arXiv 2412.19437, section 3.3.2)
 
 
 def exchange_bytes(tokens: float, k: int, hidden: int, bytes_each: float = BF16) -> float:
-    """Tkh * bytes: the payload of a rank's dispatch, its own rows among them; combine brings as much home."""
+    """Tkh * bytes: the payload of a rank's dispatch, including rows that stay local. Combine returns as many bytes."""
     _check_positive(tokens=tokens, k=k, hidden=hidden)
     return tokens * k * hidden * bytes_each
 
@@ -25,9 +25,9 @@ def exchange_bytes(tokens: float, k: int, hidden: int, bytes_each: float = BF16)
 def layer_exchange_bytes(
     tokens: float, k: int, hidden: int, ep: int, *, dispatch_bytes: float = BF16, combine_bytes: float = BF16
 ) -> float:
-    """What a rank sends in a layer's forward with even loads, (e-1)/e of dispatch and of combine; its backward as much.
+    """Bytes that a rank sends in a layer's forward with even loads: (e-1)/e of dispatch and combine. Same backward.
 
-    dispatch_bytes, combine_bytes: of each number; DeepSeek-V3 has FP8_SCALED and BF16 (section 3.2.2).
+    dispatch_bytes, combine_bytes: per number; DeepSeek-V3 uses FP8_SCALED and BF16 (section 3.2.2).
     """
     return sum(
         all_to_all_bytes(ep, exchange_bytes(tokens, k, hidden, each)) for each in (dispatch_bytes, combine_bytes)
@@ -35,10 +35,10 @@ def layer_exchange_bytes(
 
 
 def nodes_of_token(experts: int, k: int, nodes: int, allowed: int = 0) -> float:
-    """Nodes on which k random experts of E lie: N(1 - C(E - E/N, k) / C(E, k)), within `allowed` of the nodes.
+    """Expected number of nodes with k random experts of E: N(1 - C(E - E/N, k) / C(E, k)), within `allowed` nodes.
 
-    8 of 256 experts lie on 5.29 of 8 nodes, on 3.63 where 4 are allowed. Raises ValueError where the nodes do not
-    divide the experts or those allowed have fewer than k.
+    8 of 256 experts are on 5.29 of 8 nodes, or on 3.63 if 4 are allowed. Raises ValueError if the nodes do not divide
+    the experts or the allowed nodes hold fewer than k.
     """
     allowed = allowed or nodes
     if nodes < 1 or experts % nodes or not 1 <= allowed <= nodes or not 1 <= k <= experts // nodes * allowed:
@@ -51,37 +51,37 @@ def nodes_of_token(experts: int, k: int, nodes: int, allowed: int = 0) -> float:
 
 
 def two_level_bytes(tokens: float, k: int, hidden: int, copies: float, bytes_each: float = BF16) -> float:
-    """The payload of a rank's dispatch across nodes, one copy of a token to each of its `copies` nodes.
+    """Payload of a rank's dispatch across nodes when one copy of a token goes to each of its `copies` nodes.
 
-    A copy carries k weights and k numbers of experts, of 4 bytes each. One level sends k rows: `exchange_bytes`.
+    A copy carries k weights and k expert numbers of 4 bytes each. With one level k rows are sent: `exchange_bytes`.
     """
     _check_positive(tokens=tokens, k=k, hidden=hidden)
     return tokens * copies * (hidden * bytes_each + k * (4 + 4))
 
 
 def expert_tensor_bytes(tokens: float, hidden: int, etp: int, bytes_each: float = BF16) -> float:
-    """What a rank sends in a forward where t ranks share all experts: 2(t-1)Th, an all-gather and a reduce-scatter.
+    """Bytes that a rank sends in a forward if t ranks share all experts: 2(t-1)Th, an all-gather and a reduce-scatter.
 
-    Tokens are gathered before they are routed, so k does not count. Expert parallelism sends 2(e-1)/e Tkh: as much at
-    k = e, less for fewer choices.
+    Tokens are gathered before routing, so k does not matter. Expert parallelism sends 2(e-1)/e Tkh: equal at k = e,
+    less for fewer choices.
     """
     return 2 * ring_all_gather_bytes(etp, etp * exchange_bytes(tokens, 1, hidden, bytes_each))
 
 
 def tokens_first(k: int, ep: int) -> bool:
-    """Whether ranks that share experts gather tokens before they are copied for their k experts, or rows afterwards.
+    """Whether ranks that share experts should gather tokens, before copying them for k experts, or rows afterwards.
 
-    Rows: k/e of a token's copies stay where they have arrived, and travel to t-1 partners. Tokens: one copy travels to
-    t-1 partners, but each of these sends all k on. So tokens are fewer where k > e.
+    Rows: k/e of a token's copies stay where they arrived and go to t-1 partners. Tokens: one copy goes to t-1 partners,
+    but each partner sends all k on. So tokens are cheaper if k > e.
     """
     return k > ep
 
 
 def split_expert_bytes(tokens: float, k: int, hidden: int, *, ep: int, etp: int, bytes_each: float = BF16) -> float:
-    """What a rank sends in a layer's forward with even loads, where each expert lies on etp of e * etp ranks.
+    """Bytes that a rank sends in a layer's forward with even loads if each expert is on etp of e * etp ranks.
 
-    Rows: 2 Tkh ((e-1)/e + t-1). Tokens: 2 Th (t-1) + 2 tTkh (e-1)/e, and with each token k weights and k numbers of
-    experts, of 4 bytes each. Which of the two: `tokens_first`.
+    Rows: 2 Tkh ((e-1)/e + t-1). Tokens: 2 Th (t-1) + 2 tTkh (e-1)/e, plus k weights and k expert numbers of 4 bytes
+    each per token. `tokens_first` decides between the two.
     """
     if not tokens_first(k, ep):
         rows = exchange_bytes(tokens, k, hidden, bytes_each)
@@ -94,10 +94,10 @@ def split_expert_bytes(tokens: float, k: int, hidden: int, *, ep: int, etp: int,
 
 
 def dropped_share(rows_per_expert: float, factor: float = 1.0, *, k_of_experts: float = 0.0) -> float:
-    """Share of the choices that a capacity of `factor` drops, of a uniform router.
+    """Share of choices that a capacity of `factor` drops with a uniform router.
 
-    Rows of an expert are about normal, with mean n and variance n(1 - k/E): what exceeds factor * n is, at factor 1,
-    sqrt((1 - k/E) / 2 pi n). k_of_experts: k/E.
+    An expert's rows are approximately normal with mean n and variance n(1 - k/E). At factor 1 the excess over factor *
+    n is sqrt((1 - k/E) / 2 pi n). k_of_experts: k/E.
     """
     _check_positive(rows_per_expert=rows_per_expert, factor=factor)
     normal, spread = NormalDist(), sqrt((1 - k_of_experts) / rows_per_expert)
@@ -106,10 +106,10 @@ def dropped_share(rows_per_expert: float, factor: float = 1.0, *, k_of_experts: 
 
 
 def fullest_expert(experts: int, k: int, tokens: float) -> float:
-    """Rows of the fullest expert over the mean, of a uniform router: 1.24 for 8 of 256 and 4096 tokens (1.25 drawn).
+    """Rows of the fullest expert over the mean, uniform router: 1.24 for 8 of 256 and 4096 tokens (1.25 when sampled).
 
-    1 + z sqrt((1 - k/E) / n), z the median-like quantile 0.5264^(1/E) of the largest of E normal numbers (Chen and
-    Tyler, "Accurate approximation to the extreme order statistics of Gaussian samples", 1999).
+    1 + z sqrt((1 - k/E) / n), where z is the median-like quantile 0.5264^(1/E) of the largest of E normal numbers (Chen
+    and Tyler, "Accurate approximation to the extreme order statistics of Gaussian samples", 1999).
     """
     _check_positive(experts=experts, k=k, tokens=tokens)
     spread = sqrt((1 - k / experts) * experts / (tokens * k))

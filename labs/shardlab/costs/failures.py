@@ -1,11 +1,11 @@
-"""What failures cost a long run: how often it stops, when to write checkpoints, which share of the time is work.
+"""Cost of failures in a long run: how often it stops, when to write checkpoints, and the share of useful time.
 
-A failure stops all ranks; work since the last checkpoint is done again. Failures come without memory, at a constant
-rate. Symbols: M mean seconds between two failures of the whole run, delta seconds that a checkpoint takes, tau seconds
-of work between two of them, R seconds from a failure until work goes on.
+A failure stops all ranks, and work since the last checkpoint is repeated. Failures are memoryless with a constant
+rate. Symbols: M mean seconds between two failures of the whole run, delta seconds to write a checkpoint, tau seconds of
+work between two checkpoints, R seconds from a failure until work resumes.
 
 Sources: Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974. Daly, "A higher
-order estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3), 2006. How often GPUs fail: Llama 3,
+order estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3), 2006. Failure rate of GPUs: Llama 3,
 arXiv 2407.21783, section 3.3.4.
 """
 
@@ -14,17 +14,17 @@ from random import Random
 
 from shardlab.costs.memory.states import OPTIMIZER_BYTES, WEIGHT_BYTES
 
-LLAMA3 = {"gpus": 16384, "days": 54, "failures": 419}  # unexpected interruptions, table 5; 47 planned ones come on top
+LLAMA3 = {"gpus": 16384, "days": 54, "failures": 419}  # unexpected interruptions, table 5; plus 47 planned ones
 
 
 def mean_seconds_of_one(num_gpus: int, seconds: float, failures: float) -> float:
-    """Mean seconds between two failures of one GPU, from those of a run: N T / failures."""
+    """Mean seconds between two failures of one GPU, from those of a whole run: N T / failures."""
     _check_positive(num_gpus=num_gpus, seconds=seconds, failures=failures)
     return num_gpus * seconds / failures
 
 
 def mean_seconds_between(num_gpus: int, mean_seconds: float) -> float:
-    """M: with N GPUs failures come N times as often as with one."""
+    """M: N GPUs fail N times as often as one."""
     _check_positive(num_gpus=num_gpus, mean_seconds=mean_seconds)
     return mean_seconds / num_gpus
 
@@ -36,27 +36,27 @@ def expected_failures(seconds: float, between: float) -> float:
 
 
 def quiet_share(seconds: float, between: float) -> float:
-    """exp(-T/M): the probability that nothing fails for so long."""
+    """exp(-T/M): the probability of no failure in `seconds`."""
     _check_positive(between=between)
     return exp(-seconds / between)
 
 
 def checkpoint_bytes(num_parameters: float) -> float:
-    """14P: bf16 weights, and float32 master weights, momentum and variance; gradients are not kept."""
+    """14P: bf16 weights, and float32 master weights, momentum and variance; gradients are not saved."""
     _check_positive(num_parameters=num_parameters)
     return (WEIGHT_BYTES + OPTIMIZER_BYTES) * num_parameters
 
 
 def best_interval(save_seconds: float, between: float) -> float:
-    """tau = sqrt(2 delta M): where checkpoints and lost work cost equally much (Young 1974). Good for delta << M."""
+    """tau = sqrt(2 delta M): checkpoints and lost work cost the same (Young 1974). Accurate for delta << M."""
     _check_positive(save_seconds=save_seconds, between=between)
     return sqrt(2 * save_seconds * between)
 
 
 def best_interval_daly(save_seconds: float, between: float) -> float:
-    """sqrt(2 delta M) (1 + x/3 + x^2/9) - delta with x = sqrt(delta / 2M), and M where delta is 2M or more (Daly 2006).
+    """sqrt(2 delta M) (1 + x/3 + x^2/9) - delta with x = sqrt(delta / 2M), or M if delta >= 2M (Daly 2006).
 
-    The optimum of `goodput` within a per cent for delta up to M/2; R does not move it.
+    Within one percent of the optimum of `goodput` for delta up to M/2; independent of R.
     """
     _check_positive(save_seconds=save_seconds, between=between)
     if save_seconds >= 2 * between:
@@ -66,11 +66,11 @@ def best_interval_daly(save_seconds: float, between: float) -> float:
 
 
 def goodput(interval: float, save_seconds: float, between: float, restart_seconds: float) -> float:
-    """Share of the time that is work which lasts: tau / (M exp(R/M) (exp((tau + delta)/M) - 1)), Daly 2006.
+    """Share of time spent on work that is kept: tau / (M exp(R/M) (exp((tau + delta)/M) - 1)), Daly 2006.
 
-    Derived: tau + delta without a failure take M (exp((tau + delta)/M) - 1) seconds on average when each failure starts
-    them again at once; a restart of R seconds, during which the run may fail too, stretches that by exp(R/M).
-    For tau, R << M about 1 - delta/tau - (tau/2 + R)/M.
+    Derivation: tau + delta without a failure take M (exp((tau + delta)/M) - 1) seconds on average if each failure
+    starts them over at once. A restart of R seconds, during which the run may fail too, multiplies that by exp(R/M).
+    For tau, R << M this is about 1 - delta/tau - (tau/2 + R)/M.
     """
     _check_positive(interval=interval, between=between)
     if save_seconds < 0 or restart_seconds < 0:
@@ -79,9 +79,9 @@ def goodput(interval: float, save_seconds: float, between: float, restart_second
 
 
 def first_order_goodput(interval: float, save_seconds: float, between: float, restart_seconds: float) -> float:
-    """tau/(tau + delta) (1 - (R + (tau + delta)/2)/M), 0 where nothing is left: what Young's interval makes largest.
+    """tau/(tau + delta) (1 - (R + (tau + delta)/2)/M), at least 0: maximized by Young's interval.
 
-    A failure is as likely in every moment, so half an interval is lost on average. Good for tau, R << M.
+    A failure is equally likely at any moment, so half an interval is lost on average. Accurate for tau, R << M.
     """
     _check_positive(interval=interval, between=between)
     whole = interval + save_seconds
@@ -91,7 +91,7 @@ def first_order_goodput(interval: float, save_seconds: float, between: float, re
 def played_goodput(
     interval: float, save_seconds: float, between: float, restart_seconds: float, *, checkpoints: int, seed: int = 0
 ) -> float:
-    """The same, played: failures are drawn until so many checkpoints are written. No formula is used."""
+    """Goodput by simulation, without a formula: draws failures until `checkpoints` checkpoints are written."""
     _check_positive(interval=interval, between=between, checkpoints=checkpoints)
     rng, now, written = Random(seed), 0.0, 0
     fails_at, ready_at = rng.expovariate(1 / between), 0.0

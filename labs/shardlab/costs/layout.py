@@ -1,7 +1,7 @@
-"""How a model is split over ranks, as data: the degrees of each axis, microbatches, schedule, recomputation.
+"""How a model is split over ranks, as data: degree of each axis, microbatches, schedule and recomputation.
 
-Paper's symbols (arXiv 2104.04473): t tensor, p pipeline, d data parallel size, v chunks on a stage, b microbatch size,
-m microbatches of a step on one pipeline. c is the context parallel size, e the expert parallel one.
+Symbols (arXiv 2104.04473): t tensor, p pipeline, d data parallel size, v chunks per stage, b microbatch size, m
+microbatches per step in one pipeline. c is the context parallel size, e the expert parallel size.
 """
 
 from dataclasses import dataclass, replace
@@ -24,21 +24,21 @@ _CHOICES = (
 
 @dataclass(frozen=True)
 class Layout:
-    """Degrees of the five axes and what each step does. Raises ValueError for sizes that contradict each other.
+    """Degrees of the five axes and what each step does. Raises ValueError for inconsistent sizes.
 
-    ep: experts are spread over e of the tp * cp * dp ranks that share a stage, and copied over the rest.
-    virtual: chunks of layers on each rank, above 1 for the interleaved schedule.
+    ep: experts are spread over e of the tp * cp * dp ranks that share a stage and replicated over the rest.
+    virtual: chunks of layers per rank, above 1 for the interleaved schedule.
     zero: ZeRO stage over the dp * cp ranks that hold the same parameters.
-    overlap: collectives of data parallelism run behind the backward, as in DDP with buckets.
-    tensor_overlap: those of tensor parallelism run behind the matrix products, cut in pieces ("async TP").
+    overlap: data-parallel collectives overlap with the backward, as in DDP with buckets.
+    tensor_overlap: tensor-parallel collectives overlap with matmuls that are split into pieces ("async TP").
     scatter_gather: each tensor-parallel rank sends 1/t of an activation to the next stage (arXiv 2104.04473, section
-    4.1); DeepSpeed's pipeline sends the whole from each.
+    4.1); in DeepSpeed's pipeline each rank sends the whole.
     context: how the cp ranks reach each other's keys and values.
-    recompute: "norms" repeats norms, activation functions and the up-projections of latent attention alone
-    (DeepSeek-V3, arXiv 2412.19437, section 3.2.3). recomputed: (k, n) with "full", k layers of each chunk's n; None is
-    all of them.
+    recompute: "norms" repeats only norms, activation functions and the up-projections of latent attention
+    (DeepSeek-V3, arXiv 2412.19437, section 3.2.3). recomputed: (k, n) with "full" recomputes k of each chunk's n
+    layers; None means all of them.
     schedule: "zbv" holds two chunks per rank in a V (arXiv 2401.10241, section 6), "dualpipe" a stage and its mirror
-    image, two copies of the model (arXiv 2412.19437, section 3.2.1).
+    image, so two copies of the model (arXiv 2412.19437, section 3.2.1).
     """
 
     tp: int = 1
@@ -75,12 +75,12 @@ class Layout:
                 f"ep = {self.ep} does not divide the {sharers} ranks of a stage (tp*cp*dp): use {divisors(sharers)}"
             )
         if self.sequence_parallel and self.tp == 1:
-            raise ValueError("sequence parallelism splits over the tensor-parallel ranks: use tp of 2 or more, or none")
+            raise ValueError("sequence parallelism needs tensor parallelism: use tp of 2 or more, or turn it off")
         if self.virtual > 1 and self.pp == 1:
             raise ValueError(f"virtual = {self.virtual} chunks need a pipeline: use pp of 2 or more, or virtual = 1")
         if self.virtual > 1 and self.schedule != "1f1b":
             raise ValueError(
-                f"chunks are interleaved 1F1B's: use virtual = 1 with {self.schedule}, or schedule = '1f1b'"
+                f"only 1F1B has interleaved chunks: use virtual = 1 with {self.schedule}, or schedule = '1f1b'"
             )
         if self.schedule in ("zbv", "dualpipe"):
             self._check_v()
@@ -92,12 +92,12 @@ class Layout:
             )
         if self.virtual > 1 and self.num_microbatches % self.pp:
             raise ValueError(
-                f"the interleaved schedule runs microbatches in rounds of pp = {self.pp}: {self.num_microbatches} "
+                f"the interleaved schedule runs microbatches in groups of pp = {self.pp}: {self.num_microbatches} "
                 f"is not a multiple of it, use {self.num_microbatches // self.pp * self.pp or self.pp}"
             )
 
     def _check_v(self) -> None:
-        """What DualPipe and ZBV need of the sizes."""
+        """Check the requirements of DualPipe and ZBV."""
         p, m = self.pp, self.num_microbatches
         if p == 1:
             raise ValueError(f"{self.schedule} needs a pipeline: use pp of 2 or more, or schedule = '1f1b'")
@@ -105,7 +105,7 @@ class Layout:
             raise ValueError(f"ZBV needs 2 microbatches per stage to leave no bubble: use {2 * p} or more, not {m}")
         if self.schedule == "dualpipe" and (p % 2 or m % 2 or m < 2 * p):
             raise ValueError(
-                f"DualPipe needs an even number of stages, and an even number of microbatches, 2 per stage or more: "
+                f"DualPipe needs an even number of stages and an even number of microbatches, at least 2 per stage: "
                 f"{p} stages and {m} microbatches, use {p + p % 2} and {max(m + m % 2, 2 * (p + p % 2))}"
             )
 
@@ -118,7 +118,7 @@ class Layout:
 
     @property
     def chunks(self) -> int:
-        """Pieces into which the layers are cut, in order: p v, ZBV's 2 p."""
+        """Number of pieces the layers are split into: p v, or 2 p for ZBV."""
         return self.pp * (2 if self.schedule == "zbv" else self.virtual)
 
     @property
@@ -142,7 +142,7 @@ class Layout:
 
 
 def check_layout(model: Transformer, layout: Layout) -> None:
-    """Whether this model can be split so. Raises ValueError with the sizes that would work."""
+    """Check that this model can be split this way. Raises ValueError with the sizes that would work."""
     if model.heads % layout.tp:
         raise ValueError(
             f"{model.heads} heads cannot be split over {layout.tp} ranks: use a tensor-parallel size of "
@@ -162,7 +162,7 @@ def check_layout(model: Transformer, layout: Layout) -> None:
         )
     if layout.context == "ulysses" and model.heads // layout.tp % layout.cp:
         raise ValueError(
-            f"{model.heads // layout.tp} heads of a rank cannot be shared out to {layout.cp} by Ulysses: use a "
+            f"{model.heads // layout.tp} heads per rank cannot be split over {layout.cp} ranks by Ulysses: use a "
             f"context-parallel size of {_listed(divisors(model.heads // layout.tp))}"
         )
     if layout.sequence_parallel and model.sequence // layout.cp % layout.tp:
@@ -180,15 +180,15 @@ def check_layout(model: Transformer, layout: Layout) -> None:
 
 
 def ends_alone(model: Transformer, layout: Layout) -> bool:
-    """Whether the first chunk is the embedding alone and the last one the output layer, with one layer in each other.
+    """Whether the first chunk is only the embedding, the last only the output layer, and every other one layer.
 
-    So Llama 3 405B was cut, 126 layers over 16 stages of 8 chunks (arXiv 2407.21783, section 3.3.2).
+    This is how Llama 3 405B was split: 126 layers over 16 stages of 8 chunks (arXiv 2407.21783, section 3.3.2).
     """
     return layout.virtual > 1 and model.layers + 2 == layout.chunks
 
 
 def check_world(layout: Layout, num_gpus: int) -> None:
-    """Whether the degrees multiply to this many GPUs. Raises ValueError with what would: another dp, or a number."""
+    """Check that the degrees multiply to `num_gpus`. Raises ValueError suggesting another dp or number of GPUs."""
     if layout.world == num_gpus:
         return
     others = layout.world // layout.dp
@@ -201,12 +201,12 @@ def check_world(layout: Layout, num_gpus: int) -> None:
 
 
 def with_global_batch(layout: Layout, sequences: int) -> Layout:
-    """The layout with as many microbatches as make this global batch. Raises ValueError when they do not divide."""
+    """The layout with as many microbatches as this global batch needs. Raises ValueError if it does not divide."""
     a_round = layout.microbatch * layout.dp
     if sequences < 1 or sequences % a_round:
         raise ValueError(
             f"a global batch of {sequences} cannot be cut into microbatches of {layout.microbatch} on {layout.dp} "
-            f"data-parallel ranks: use a multiple of {a_round}, say {max(1, round(sequences / a_round)) * a_round}"
+            f"data-parallel ranks: use a multiple of {a_round}, such as {max(1, round(sequences / a_round)) * a_round}"
         )
     return replace(layout, num_microbatches=sequences // a_round)
 

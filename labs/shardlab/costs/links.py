@@ -1,11 +1,11 @@
-"""Seconds of communication on a cluster of servers: the one link model that pages, checks, figures and plans share.
+"""Communication time on a cluster of servers: the one link model shared by pages, checks, figures and plans.
 
-NVLink joins the GPUs of a server (or of a rack: `per_node` of them). Every GPU also has one network card. A collective
-over a group that leaves its servers runs as several rings, one through the card of each member on a server, so that
-the members' cards work together ("rails"). No group is faster than NVLink: every ring passes through the GPUs, too.
-A message between two ranks, or a block that is handed around a ring, uses one card.
+NVLink connects the GPUs of a server (or of a rack: `per_node` of them), and every GPU has one network card. A
+collective over a group that spans servers runs as several rings, one through the card of each member on a server, so
+that the members' cards work together ("rails"). No group is faster than NVLink, since every ring also passes through
+the GPUs. A message between two ranks, or a block passed around a ring, uses one card.
 
-Ranks are numbered so that a group's members are `stride` apart: tp innermost, then cp, dp and pp.
+Ranks are numbered so that the members of a group are `stride` apart: tp innermost, then cp, dp and pp.
 N = size of a group, S = bytes of the whole tensor; seconds are latency + bytes / bandwidth.
 """
 
@@ -20,8 +20,8 @@ class Links:
     """The bandwidths and latencies of a cluster. Raises ValueError for a bandwidth that is not positive.
 
     nvlink, network: bytes per second in one direction, of a GPU inside its server and of one network card. per_node:
-    GPUs that NVLink joins. alpha, hop: seconds per message inside a server and between servers. call: seconds to start
-    a collective.
+    GPUs connected by NVLink. alpha, hop: seconds per message inside a server and between servers. call: seconds to
+    start a collective.
     """
 
     nvlink: float
@@ -40,15 +40,15 @@ class Links:
 
 
 def on_paper(gpu: Accelerator) -> Links:
-    """The links of an accelerator's data sheet: line rates, no latency. A real step reaches less."""
+    """Links as in an accelerator's data sheet: line rate and no latency. A real step achieves less."""
     return Links(gpu.nvlink, gpu.network, gpu.per_node)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Where the ranks of a group are: how many there are, on how many servers, and how many on a full one.
+    """How a group is placed: its size, its number of servers, and its members on a full server.
 
-    Where a server has fewer members, they are taken to use its other cards as well.
+    If a server has fewer members, they are assumed to use its other cards as well.
     """
 
     size: int
@@ -57,7 +57,7 @@ class Group:
 
 
 def group_of(links: Links, size: int, stride: int = 1) -> Group:
-    """The group of `size` ranks that are `stride` apart, from the first rank of a server on."""
+    """The group of `size` ranks that are `stride` apart, starting with the first rank of a server."""
     if min(size, stride) < 1:
         raise ValueError(f"a group of {size} ranks, {stride} apart: use 1 or more of each")
     members = min(size, max(1, links.per_node // stride))
@@ -68,19 +68,19 @@ def group_of(links: Links, size: int, stride: int = 1) -> Group:
 
 
 def ring_bandwidth(links: Links, group: Group, *, cards: int | None = None) -> float:
-    """Bytes per second that each rank sends in a collective, through at most `cards` network cards of a server."""
+    """Bytes per second that each rank sends in a collective through at most `cards` network cards per server."""
     if group.nodes == 1:
         return links.nvlink
     return min(links.nvlink, links.network * min(group.members, cards or group.members))
 
 
 def ring_latency(links: Links, group: Group) -> float:
-    """Seconds of latency of an all-gather or reduce-scatter: a call, and N-1 messages, slower between servers."""
+    """Latency of an all-gather or reduce-scatter in seconds: a call and N-1 messages, slower between servers."""
     return links.call + (group.size - group.nodes) * links.alpha + (group.nodes - 1) * links.hop
 
 
 def ring_seconds(links: Links, group: Group, sent_bytes: float, *, calls: float = 1, cards: int | None = None) -> float:
-    """Seconds of all-gathers or reduce-scatters in which each rank sends `sent_bytes`, (N-1)/N * S in each."""
+    """Seconds of all-gathers or reduce-scatters in which each rank sends `sent_bytes`, (N-1)/N * S in each call."""
     if group.size == 1:
         return 0.0
     return calls * ring_latency(links, group) + sent_bytes / ring_bandwidth(links, group, cards=cards)
@@ -100,12 +100,12 @@ def all_reduce_seconds(links: Links, group: Group, num_bytes: float) -> float:
 
 
 def neighbor_bandwidth(links: Links, group: Group) -> float:
-    """Bytes per second to the next rank of a group, where all pass one on at once: the slowest pair, one card."""
+    """Bytes per second to a group's next rank when all ranks send at once: the slowest pair, with one card."""
     return links.nvlink if group.nodes == 1 else min(links.nvlink, links.network)
 
 
 def neighbor_seconds(links: Links, group: Group, num_bytes: float, *, messages: float = 1) -> float:
-    """Seconds until every rank has passed `num_bytes` to the next one: a stage's output, or blocks of a ring."""
+    """Seconds until every rank has passed `num_bytes` to the next one: a stage's output or blocks of a ring."""
     if group.size == 1:
         return 0.0
     latency = links.alpha if group.nodes == 1 else links.hop
@@ -113,9 +113,9 @@ def neighbor_seconds(links: Links, group: Group, num_bytes: float, *, messages: 
 
 
 def all_to_all_seconds(links: Links, group: Group, sent_bytes: float, *, calls: float = 1) -> float:
-    """Seconds of all-to-alls in which each rank sends `sent_bytes`, (N-1)/N * S in each.
+    """Seconds of all-to-alls in which each rank sends `sent_bytes`, (N-1)/N * S in each call.
 
-    NVLink carries the part for the same server while the rank's own card carries the rest.
+    NVLink carries the part within the server while the rank's own card carries the rest.
     """
     if group.size == 1:
         return 0.0
@@ -125,10 +125,10 @@ def all_to_all_seconds(links: Links, group: Group, sent_bytes: float, *, calls: 
 
 
 def dispatch_seconds(links: Links, group: Group, token_bytes: float, copies: int) -> float:
-    """Seconds to send each of a rank's tokens (token_bytes together) to `copies` random ranks of a group.
+    """Seconds to send each of a rank's tokens (token_bytes in total) to `copies` random ranks of a group.
 
-    Inside a server every copy travels; to another server a token travels once and is spread there over NVLink, as in
-    DeepSeek-V3 (arXiv 2412.19437, section 3.2.2): of S servers it reaches (S-1)(1 - (1 - 1/S)^k) others.
+    Inside a server every copy is sent. To another server a token is sent once and spread there over NVLink, as in
+    DeepSeek-V3 (arXiv 2412.19437, section 3.2.2): out of S servers it reaches (S-1)(1 - (1 - 1/S)^k) others.
     """
     if group.size == 1:
         return 0.0

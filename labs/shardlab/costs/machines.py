@@ -1,4 +1,4 @@
-"""An accelerator by name: one of the makers' data sheets, or the machine at hand as it was measured."""
+"""Look up an accelerator by name: from a vendor's data sheet, or this machine as calibrated."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,29 +16,30 @@ __all__ = ["as_accelerator", "as_trained", "find_accelerator", "links_of"]
 
 
 def find_accelerator(name: str, *, ranks: int | None = None) -> Accelerator:
-    """The accelerator of that name; `here`, or a file of `shardlab calibrate`, is the machine that was measured.
+    """The accelerator with that name; `here` or a file from `shardlab calibrate` is the measured machine.
 
-    ranks: as in `as_accelerator`. Raises ValueError that lists the names, or says what is wrong with the file.
+    ranks: as in `as_accelerator`. Raises ValueError that lists the names or describes what is wrong with the file.
     """
     if name.lower() == "here" or name.endswith(".json"):
         return as_accelerator(read_calibration(None if name.lower() == "here" else Path(name)), ranks=ranks)
     if name.lower() not in ACCELERATORS:
-        raise ValueError(f"there is no GPU {name!r}, and no such file: {instead(name, [*ACCELERATORS, 'here'])}")
+        raise ValueError(f"unknown GPU {name!r}, and no such file: {instead(name, [*ACCELERATORS, 'here'])}")
     return ACCELERATORS[name.lower()]
 
 
 def as_trained(model: Transformer, accelerator: Accelerator) -> Transformer:
-    """The model in the numbers that the accelerator is to train it in: float32 on the CPU at hand."""
+    """The model in the precision the accelerator trains it in: float32 on this CPU."""
     return replace(model, number_bytes=FP32) if accelerator.measured else model
 
 
 def as_accelerator(
     calibration: Calibration, efficiency: Efficiency = FITTED, *, ranks: int | None = None
 ) -> Accelerator:
-    """The machine as the step-time model knows accelerators: peaks of which its usual shares are what was measured.
+    """The machine as an accelerator of the step-time model: peaks chosen so that the usual efficiencies give what was
+    measured.
 
-    ranks: how many there will be; by default one for each core or GPU. On a CPU all of them share this machine, and
-    steps are timed by what was measured, in float32; GPUs beyond those that were measured stand in further servers.
+    ranks: how many there will be [default: one per core or GPU]. On a CPU all of them share this machine, and step
+    times come from measurements, in float32. GPUs beyond the measured number are assumed to be in further servers.
     """
     generation, on_cpu = calibration.device, calibration.device == "cpu"
     known = [n for n in (1, *calibration.ranks) if n <= (ranks if ranks and on_cpu else calibration.cores)]

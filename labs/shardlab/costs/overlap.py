@@ -1,7 +1,7 @@
-"""How much of the communication hides behind the backward: one link, and buckets that queue for it. Pure Python.
+"""How much communication hides behind the backward: one link with buckets queueing for it. Pure Python.
 
-All times are in seconds from the beginning of the step: the forward, then the backward from the last layer to the
-first (Li et al., PyTorch Distributed, 2006.15704, figure 6).
+All times are in seconds from the start of the step: the forward, then the backward from the last layer to the first
+(Li et al., PyTorch Distributed, 2006.15704, figure 6).
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ class Transfer(NamedTuple):
 
 
 def efficiency(compute_seconds: float, exposed_seconds: float) -> float:
-    """compute / (compute + exposed communication); ValueError unless there is some of the first."""
+    """compute / (compute + exposed communication). ValueError unless compute is positive."""
     if compute_seconds <= 0 or exposed_seconds < 0:
         raise ValueError(f"{compute_seconds} s of compute, {exposed_seconds} s exposed: use more than 0, and 0 or more")
     return compute_seconds / (compute_seconds + exposed_seconds)
 
 
 def ready_times(forward_seconds: float, backward_seconds: Sequence[float]) -> list[float]:
-    """When the gradients of each layer are there; backward_seconds: one for each layer, the last layer first."""
+    """When each layer's gradients are ready. backward_seconds: one per layer, last layer first."""
     return list(accumulate(backward_seconds, initial=forward_seconds))[1:]
 
 
 def transfers(ready: Sequence[float], seconds: Sequence[float]) -> list[Transfer]:
-    """When buckets travel: in order, each when it is ready and the one before it has arrived.
+    """When buckets are sent, in order: each once it is ready and the previous one has arrived.
 
-    Raises ValueError unless there are as many durations as buckets.
+    Raises ValueError unless there is one duration per bucket.
     """
     if len(ready) != len(seconds):
         raise ValueError(f"{len(seconds)} durations for {len(ready)} buckets: give one per bucket")
@@ -43,5 +43,5 @@ def transfers(ready: Sequence[float], seconds: Sequence[float]) -> list[Transfer
 
 
 def exposed_seconds(compute_seconds: float, timeline: Sequence[Transfer]) -> float:
-    """What a step waits after its compute for the last bucket."""
+    """Seconds that a step waits after its compute for the last bucket."""
     return max(0.0, max((bucket.end for bucket in timeline), default=0.0) - compute_seconds)

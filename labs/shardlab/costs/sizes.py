@@ -1,4 +1,4 @@
-"""A model and a layout as plain dicts of numbers, as functions take them that know nothing of this package."""
+"""A model and a layout as plain dicts of numbers, for functions that do not use this package's classes."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def model_sizes(model: Transformer) -> dict[str, int]:
 
 
 def layout_sizes(layout: Layout) -> dict[str, Any]:
-    """Its tp, cp, pp, dp, b sequences in a microbatch, m microbatches, chunks of a stage; recompute: all of a layer."""
+    """tp, cp, pp, dp, b sequences per microbatch, m microbatches, chunks per stage; recompute: full layer or not."""
     sizes = {name: getattr(layout, name) for name in ("tp", "cp", "pp", "dp")}
     batch = {"b": layout.microbatch, "m": layout.num_microbatches, "chunks": layout.virtual}
     return sizes | batch | {"recompute": layout.recompute == "full"}

@@ -1,13 +1,13 @@
-"""What a collective costs: bytes that a rank sends, and seconds in the alpha-beta model. Pure Python, no torch.
+"""Cost of a collective: bytes that a rank sends, and seconds in the alpha-beta model. Pure Python, no torch.
 
 N = num_ranks, S = num_bytes of the whole tensor, alpha = seconds per message, beta = seconds per byte (1 / bandwidth of
-a link that sends and receives at the same time). Adding the numbers up is taken as free (gamma = 0 in the paper).
+a link that sends and receives at the same time). Adding numbers is assumed to be free (gamma = 0 in the paper).
 Every function raises ValueError for fewer than one rank, negative bytes or a negative alpha or beta.
 
 Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005
 (the model and the costs of ring, tree and pairwise exchange). Patarasuk and Yuan, "Bandwidth optimal all-reduce
-algorithms for clusters of workstations", JPDC 2009 (where ranks do the adding, they send 2(N-1) * S bytes together,
-so that the busiest sends at least 2(N-1)/N * S, and in a ring nobody sends more).
+algorithms for clusters of workstations", JPDC 2009 (if ranks do the adding, they send 2(N-1) * S bytes in total, so the
+busiest rank sends at least 2(N-1)/N * S, which is what every rank of a ring sends).
 """
 
 from collections.abc import Iterable
@@ -32,13 +32,13 @@ class Link(NamedTuple):
 
 
 def ring_reduce_scatter_bytes(num_ranks: int, num_bytes: float) -> float:
-    """(N-1)/N * S: every chunk but the rank's own leaves it once (S = the whole tensor, before)."""
+    """(N-1)/N * S: a rank sends every chunk but its own once (S = the whole tensor, before)."""
     _check(num_ranks, num_bytes)
     return (num_ranks - 1) * num_bytes / num_ranks
 
 
 def ring_all_gather_bytes(num_ranks: int, num_bytes: float) -> float:
-    """(N-1)/N * S: every chunk but the right neighbour's leaves the rank once (S = the whole tensor, afterwards)."""
+    """(N-1)/N * S: a rank sends every chunk but its right neighbor's once (S = the whole tensor, afterwards)."""
     _check(num_ranks, num_bytes)
     return (num_ranks - 1) * num_bytes / num_ranks
 
@@ -49,11 +49,11 @@ def ring_all_reduce_bytes(num_ranks: int, num_bytes: float) -> float:
 
 
 def zero_bytes(num_ranks: int, num_bytes: float, stage: int) -> float:
-    """Bytes a rank sends in a step of data parallelism: 2(N-1)/N of the model for stages 0, 1 and 2, 3(N-1)/N for 3.
+    """Bytes per rank and data-parallel step: 2(N-1)/N of the model for stages 0, 1 and 2, 3(N-1)/N for stage 3.
 
-    num_bytes: the (padded) model's gradients, or weights. Stage 0 is DDP: an all-reduce. Stages 1 and 2 reduce-scatter
+    num_bytes: the (padded) model's gradients or weights. Stage 0 is DDP: an all-reduce. Stages 1 and 2 reduce-scatter
     gradients and all-gather weights; stage 3 gathers the weights twice (1910.02054, section 7).
-    Raises ValueError for another stage.
+    Raises ValueError for any other stage.
     """
     if stage not in range(4):
         raise ValueError(f"ZeRO stage {stage}: use 0 (DDP), 1, 2 or 3")
@@ -64,47 +64,47 @@ def zero_bytes(num_ranks: int, num_bytes: float, stage: int) -> float:
 
 
 def naive_all_reduce_bytes(num_ranks: int, num_bytes: float) -> RankTraffic:
-    """(N-1) * S in and (N-1) * S out of rank 0: all send to rank 0, which adds up and sends the sum to each."""
+    """(N-1) * S in and (N-1) * S out of rank 0: all ranks send to rank 0, which sums and sends the result to each."""
     _check(num_ranks, num_bytes)
     return RankTraffic(sent=(num_ranks - 1) * num_bytes, received=(num_ranks - 1) * num_bytes)
 
 
 def tree_all_reduce_bytes(num_ranks: int, num_bytes: float) -> float:
-    """ceil(log2 N) * S, what the busiest rank sends: rank 0, on the way down; 2(N-1) * S over all ranks."""
+    """ceil(log2 N) * S, sent by the busiest rank, rank 0, on the way down; 2(N-1) * S over all ranks."""
     _check(num_ranks, num_bytes)
     return _num_levels(num_ranks) * num_bytes
 
 
 def broadcast_bytes(num_ranks: int, num_bytes: float) -> float:
-    """S: in a ring every rank but the last passes the whole tensor on once."""
+    """S: in a ring every rank but the last forwards the whole tensor once."""
     _check(num_ranks, num_bytes)
     return float(num_bytes) if num_ranks > 1 else 0.0
 
 
 def all_to_all_bytes(num_ranks: int, num_bytes: float) -> float:
-    """(N-1)/N * S: one of N chunks stays (S = what one rank holds for all others and itself)."""
+    """(N-1)/N * S: one of N chunks stays (S = what one rank holds for all ranks, itself included)."""
     _check(num_ranks, num_bytes)
     return (num_ranks - 1) * num_bytes / num_ranks
 
 
 def hierarchical_all_reduce_cross_bytes(num_nodes: int, ranks_per_node: int, num_bytes: float) -> float:
-    """2(M-1)/M * S/L, what a rank sends to other nodes: an all-reduce of its chunk over M nodes (arXiv 1811.05233)."""
+    """2(M-1)/M * S/L, sent by a rank to other nodes: an all-reduce of its chunk over M nodes (arXiv 1811.05233)."""
     _check(ranks_per_node, num_bytes)
     return ring_all_reduce_bytes(num_nodes, num_bytes / ranks_per_node)
 
 
-# ---- exact numbers of elements, for tensors that do not divide by N --------------------------------------------------
+# ---- exact element counts, for tensors that N does not divide --------------------------------------------------------
 
 
 def ring_chunk_sizes(num_elements: int, num_ranks: int) -> list[int]:
-    """Elements in each rank's chunk: the first num_elements % N chunks hold one more, as torch.tensor_split cuts."""
+    """Elements in each rank's chunk: the first num_elements % N chunks have one more, as in torch.tensor_split."""
     _check(num_ranks, num_elements)
     quotient, remainder = divmod(num_elements, num_ranks)
     return [quotient + (rank < remainder) for rank in range(num_ranks)]
 
 
 def ring_sent_elements(num_elements: int, num_ranks: int, rank: int) -> int:
-    """Elements that `rank` sends in a ring all-reduce: all but its own chunk, then all but its right neighbour's."""
+    """Elements that `rank` sends in a ring all-reduce: all but its own chunk, then all but its right neighbor's."""
     sizes = ring_chunk_sizes(num_elements, num_ranks)
     if not 0 <= rank < num_ranks:
         raise ValueError(f"rank {rank} is not in a ring of {num_ranks}: use a rank from 0 to {num_ranks - 1}")
@@ -115,7 +115,7 @@ def ring_sent_elements(num_elements: int, num_ranks: int, rank: int) -> int:
 
 
 def all_reduce_messages(num_ranks: int, algorithm: str = "ring") -> int:
-    """Messages that must follow one another, the number of alphas: ring 2(N-1), tree 2 * ceil(log2 N), naive 2(N-1)."""
+    """Number of sequential messages (alphas): ring 2(N-1), tree 2 * ceil(log2 N), naive 2(N-1)."""
     return _all_reduce_steps(num_ranks, 0, algorithm)[0]
 
 
@@ -125,7 +125,7 @@ def all_reduce_seconds(
     """messages * alpha + bytes * beta along the slowest path.
 
     ring:  2(N-1) * (alpha + beta * S/N)
-    tree:  2 * ceil(log2 N) * (alpha + beta * S), up a binary tree and down again with the whole tensor
+    tree:  2 * ceil(log2 N) * (alpha + beta * S), up a binary tree and back down with the whole tensor
     naive: 2(N-1) * (alpha + beta * S), one after the other through rank 0
     """
     messages, bytes_each = _all_reduce_steps(num_ranks, num_bytes, algorithm)
@@ -144,19 +144,19 @@ def all_gather_seconds(num_ranks: int, num_bytes: float, *, alpha: float, beta: 
 
 
 def all_to_all_seconds(num_ranks: int, num_bytes: float, *, alpha: float, beta: float) -> float:
-    """(N-1) * (alpha + beta * S/N), pairwise exchange; S = what one rank holds for all others and itself."""
+    """(N-1) * (alpha + beta * S/N), pairwise exchange; S = what one rank holds for all ranks, itself included."""
     return reduce_scatter_seconds(num_ranks, num_bytes, alpha=alpha, beta=beta)
 
 
 def tree_ring_crossover_bytes(num_ranks: int, alpha: float, beta: float) -> float:
     """The S below which the tree is faster than the ring: alpha/beta * (N-1-L) / (L - (N-1)/N), L = ceil(log2 N).
 
-    Zero for N up to 3: there a tree has as many steps as a ring and never wins.
+    Zero for N up to 3, where a tree has as many steps as a ring and never wins.
     """
     _check(num_ranks, 0)
     if alpha < 0 or beta <= 0:
         raise ValueError(
-            f"alpha = {alpha} and beta = {beta} describe no link: give alpha >= 0 and beta > 0, in seconds"
+            f"alpha = {alpha} and beta = {beta} do not describe a link: use alpha >= 0 and beta > 0, in seconds"
         )
     levels = _num_levels(num_ranks)
     if num_ranks <= 3:
@@ -165,10 +165,11 @@ def tree_ring_crossover_bytes(num_ranks: int, alpha: float, beta: float) -> floa
 
 
 def fit_alpha_beta(samples: Iterable[tuple[float, float, float]]) -> Link:
-    """The link that explains measured (messages, bytes, seconds) best: seconds = alpha * messages + beta * bytes.
+    """Fit a link to measured (messages, bytes, seconds): seconds = alpha * messages + beta * bytes.
 
-    Least squares of the *relative* error, so that a short message counts as much as a long one; neither is negative.
-    Raises ValueError when the samples cannot tell alpha from beta.
+    Uses least squares of the *relative* error, so that a short message counts as much as a long one; neither is
+    negative.
+    Raises ValueError if the samples do not determine alpha and beta.
     """
     rows = [(messages / seconds, num_bytes / seconds) for messages, num_bytes, seconds in _positive(samples)]
     mm, mb, bb = (sum(row[i] * row[j] for row in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
@@ -176,7 +177,7 @@ def fit_alpha_beta(samples: Iterable[tuple[float, float, float]]) -> Link:
     determinant = mm * bb - mb * mb
     if determinant <= 1e-9 * mm * bb:
         raise ValueError(
-            "these samples cannot tell alpha from beta: measure a short and a long message, say 1 KB and 1 MB"
+            "these samples do not determine alpha and beta: measure a short and a long message, such as 1 KB and 1 MB"
         )
     alpha, beta = (m * bb - b * mb) / determinant, (b * mm - m * mb) / determinant
     if alpha < 0:
@@ -190,7 +191,7 @@ def fit_alpha_beta(samples: Iterable[tuple[float, float, float]]) -> Link:
 
 
 def _all_reduce_steps(num_ranks: int, num_bytes: float, algorithm: str) -> tuple[int, float]:
-    """Messages one after another, and the bytes of each."""
+    """The number of sequential messages and the bytes of each."""
     _check(num_ranks, num_bytes)
     if algorithm == "ring":
         return 2 * (num_ranks - 1), num_bytes / num_ranks
@@ -198,7 +199,7 @@ def _all_reduce_steps(num_ranks: int, num_bytes: float, algorithm: str) -> tuple
         return 2 * _num_levels(num_ranks), num_bytes
     if algorithm == "naive":
         return 2 * (num_ranks - 1), num_bytes
-    raise ValueError(f"no all-reduce is called {algorithm!r}: use 'ring', 'tree' or 'naive'")
+    raise ValueError(f"unknown all-reduce algorithm {algorithm!r}: use 'ring', 'tree' or 'naive'")
 
 
 def _message_seconds(num_bytes: float, alpha: float, beta: float) -> float:
@@ -214,7 +215,7 @@ def _num_levels(num_ranks: int) -> int:
 def _positive(samples: Iterable[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
     samples = list(samples)
     if len(samples) < 2:
-        raise ValueError(f"{len(samples)} samples cannot give alpha and beta: measure at least 2 sizes")
+        raise ValueError(f"{len(samples)} samples are too few for alpha and beta: measure at least 2 sizes")
     for sample in samples:
         if min(sample) < 0 or sample[2] == 0:
             raise ValueError(f"sample {sample} is not (messages, bytes, seconds): give counts >= 0 and seconds > 0")
@@ -223,6 +224,6 @@ def _positive(samples: Iterable[tuple[float, float, float]]) -> list[tuple[float
 
 def _check(num_ranks: int, num_bytes: float) -> None:
     if num_ranks < 1:
-        raise ValueError(f"{num_ranks} ranks cannot exchange anything: use 1 or more")
+        raise ValueError(f"{num_ranks} ranks cannot communicate: use 1 or more")
     if num_bytes < 0:
         raise ValueError(f"a tensor cannot have {num_bytes} bytes: use 0 or more")

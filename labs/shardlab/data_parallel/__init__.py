@@ -1,4 +1,4 @@
-"""Every rank has the model, or its share of it, and a part of the batch: DDP, then ZeRO's stages 1, 2 and 3."""
+"""Data parallelism: each rank has the model, or its share of it, and a part of the batch. DDP, then ZeRO 1, 2 and 3."""
 
 from typing import TYPE_CHECKING
 

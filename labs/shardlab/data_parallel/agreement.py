@@ -1,4 +1,4 @@
-"""Before the first step: do all ranks hold the same model, and is there anything to train?"""
+"""Checks before the first step: all ranks hold the same model, and there is something to train."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ Named = Sequence[tuple[str, nn.Parameter]]
 
 
 def trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    """Names and parameters that need gradients, each once even if two layers share it.
+    """Names and parameters that require gradients, each listed once even if two layers share it.
 
-    Raises ValueError for a model whose parameters are all frozen.
+    Raises ValueError if all parameters are frozen.
     """
     found = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
     if not found:
-        raise ValueError("no parameter needs a gradient: unfreeze some with requires_grad_(True), or do not wrap it")
+        raise ValueError("no parameter requires a gradient: unfreeze some with requires_grad_(True), or do not wrap it")
     return found
 
 
 def same_on_every_rank(parameters: Named, *, group: dist.ProcessGroup | None) -> None:
-    """Raise ValueError, on every rank alike, when names, shapes or dtypes are not those of the group's first rank."""
+    """Raise the same ValueError on every rank if names, shapes or dtypes differ from the group's first rank."""
     mine = [f"{name} {list(parameter.shape)} {parameter.dtype}" for name, parameter in parameters]
     if found := first_difference(mine, group=group):
         raise ValueError(
-            f"rank {found.rank} has another model than rank 0: {found.line} where rank 0 has {found.line_of_first}. "
+            f"rank {found.rank} has a different model from rank 0: {found.line}, but rank 0 has {found.line_of_first}. "
             "Build the same model on every rank, in the same order."
         )
 
 
 class Snapshot:
-    """What a model was when it was wrapped; `change` says in words what has become of it since."""
+    """The state of a model when it was wrapped. `change` describes what has changed since."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._known = {name: (parameter, _facts(parameter)) for name, parameter in module.named_parameters()}
 
     def change(self, homes: Mapping[nn.Parameter, torch.Tensor] | None = None) -> str | None:
-        """The first parameter that was added, replaced, removed, reshaped, moved, frozen or unfrozen; None if none was.
+        """The first parameter that was added, replaced, removed, reshaped, moved, frozen or unfrozen, or None.
 
-        homes: for parameters that are views, the tensor that each must lie in.
+        homes: for parameters that are views, the tensor whose memory each must use.
         """
         now = dict(self._module.named_parameters())
         for name, parameter in now.items():
@@ -73,14 +73,14 @@ _REMEDY = "change a model first, then wrap it"
 
 
 def _facts(parameter: nn.Parameter) -> tuple[str, torch.dtype, str, str]:
-    """What must not change, in words that a sentence can use."""
+    """The properties that must not change, as words for a sentence."""
     is_trained = "trainable" if parameter.requires_grad else "frozen"
     return f"of shape {list(parameter.shape)}", parameter.dtype, f"on {parameter.device}", is_trained
 
 
 @torch.no_grad()
 def copy_from_first(tensors: Sequence[torch.Tensor], *, group: dist.ProcessGroup | None) -> None:
-    """Broadcast the group's first rank's values, so that all ranks start from the same weights."""
+    """Broadcast the values of the group's first rank, so that all ranks start from the same weights."""
     works = [dist.broadcast(tensor.detach(), group=group, group_src=0, async_op=True) for tensor in tensors]
     for work in works:
         if work is not None:

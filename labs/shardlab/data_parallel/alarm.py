@@ -1,8 +1,8 @@
-"""An alarm that costs no byte: NaN survives every sum, so the reduce itself carries one rank's trouble to all.
+"""An alarm that sends no extra bytes: NaN survives every sum, so the reduce itself carries one rank's trouble to all.
 
-Trouble is a gradient that is not a number, a parameter that got none, or a model that was changed. The rank that has it
-writes NaN at the head of every shard before a bucket leaves. After the reduce each rank looks at the first number of
-what has come in. Only when that is not a number do all ranks tell each other, in words, what went wrong.
+Trouble is a gradient that is not finite, a parameter without a gradient, or a model that was changed. The rank that
+has it writes NaN into the first element of every shard before a bucket is sent. After the reduce, each rank checks the
+first element of each shard it received. Only if one is not finite do the ranks exchange messages about what went wrong.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 
 class Alarm:
-    """One rank's end of the alarm, for one backward at a time.
+    """One rank's side of the alarm, for one backward at a time.
 
-    names: of the parameters. groups: whose ranks the reduce passes through, one after the other. is_on: False looks at
-    no gradient, as a loss scaler needs it that lives on infinite ones; trouble then raises on its own rank alone. Who
-    checks the sums by other means, and wants to know whose gradient spoiled one, lets it `listen`.
+    names: of the parameters. groups: the groups over which gradients are reduced, one after the other. is_on: False
+    checks no gradient, for loss scalers, which rely on infs; trouble is then raised only on its own rank. A caller that
+    checks the sums by other means can call `listen` to find out which gradient was bad.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class Alarm:
         self._listens = False
 
     def listen(self) -> None:
-        """From now on, keep what is seen of gradients, also of several backwards, until the next call."""
+        """Record gradient norms from now on, possibly over several backwards, until the next call."""
         self._listens, self._seen = True, []
 
     def bad(self) -> list[nn.Parameter]:
-        """The parameters whose gradients on this rank, before any sum, were seen to be infinite or not a number."""
+        """The parameters whose gradients on this rank were infinite or not a number before any sum."""
         return [
             parameter
             for parameters, norms in self._seen
@@ -48,26 +48,26 @@ class Alarm:
     def examine(
         self, parameters: Sequence[nn.Parameter], gradients: list[Tensor], slice_heads: Sequence[Tensor]
     ) -> None:
-        """Look at gradients that are about to leave; write trouble to `slice_heads`, the first number of each shard."""
+        """Check gradients before they are sent. Writes trouble to `slice_heads`, the first element of each shard."""
         if not self.is_on and not self._listens:
             return
         norms = torch.stack(torch._foreach_norm(gradients, 2, torch.promote_types(slice_heads[0].dtype, torch.float32)))
         self._seen.append((parameters, norms))
         if not self.is_on:
             return
-        nothing = (norms * 0).sum()  # 0, or NaN if a norm is not a number: no branch, so nobody waits for a GPU
+        nothing = (norms * 0).sum()  # 0, or NaN if a norm is not finite; branch-free to avoid a GPU sync
         for head in slice_heads:
             head.add_(torch.nan if self.complaints else nothing)
 
     def complain_of_second(self, parameter: Tensor) -> None:
-        """A parameter's gradient arrived again after it was taken, and perhaps sent: the sum is not complete."""
+        """Complain that a gradient arrived again after it was taken and perhaps sent, so that the sum is incomplete."""
         self.complaints.append(
             f"{self._names[parameter]} got a gradient twice in one backward, because its module is used twice and "  # type: ignore[index]
             "recomputed in a nested backward: recompute it with torch.utils.checkpoint and use_reentrant=False"
         )
 
     def answer(self, arrived: Iterable[Tensor | None]) -> None:
-        """Look at the first number of what came in. Raises ValueError on every rank alike when one is not a number."""
+        """Check the first element of each received shard. Raises ValueError on every rank if one is not finite."""
         heads = [shard.reshape(-1)[0] for shard in arrived if shard is not None and shard.numel()]
         if self.is_on and heads and not torch.stack(heads).isfinite().all():
             self._raise_together()
@@ -76,7 +76,7 @@ class Alarm:
         self.forget()
 
     def forget(self) -> None:
-        """Begin a new backward."""
+        """Reset for a new backward."""
         self.complaints = []
         if not self._listens:
             self._seen = []
@@ -95,7 +95,7 @@ class Alarm:
         raise ValueError("; ".join(dict.fromkeys(words)) or nobody)
 
     def _own_words(self) -> list[str]:
-        """What this rank has to say: its complaints, or else the gradients that are not numbers."""
+        """This rank's report: its complaints, or else its gradients that are not finite."""
         rank = dist.get_rank(self._groups[0])
         if self.complaints:
             return [f"rank {rank}: {complaint}" for complaint in self.complaints]
@@ -104,6 +104,6 @@ class Alarm:
             return []
         more = f", and of {len(bad) - 1} more," if len(bad) > 1 else ""
         return [
-            f"rank {rank}: the gradient of {bad[0]}{more} is infinite or not a number. No weight was changed; "
-            "look at this rank's batch and loss, or lower the learning rate"
+            f"rank {rank}: the gradient of {bad[0]}{more} is infinite or not a number. No weight was changed. "
+            "Check this rank's batch and loss, or lower the learning rate"
         ]

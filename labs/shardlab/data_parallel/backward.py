@@ -1,4 +1,4 @@
-"""Hooks ask about a backward: is one running, when does it end, where does it enter a model, what does it reach?"""
+"""Queries about a backward for hooks: whether one is running, when it ends, where it enters, what it reaches."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ OPAQUE = (nn.Module, type, types.ModuleType, types.FunctionType, types.MethodTyp
 
 
 def is_running() -> bool:
-    """Whether this thread is inside a backward: a forward that runs now is a recomputation."""
+    """Whether this thread is inside a backward. If so, a forward that runs now is a recomputation."""
     return torch._C._current_graph_task_id() >= 0
 
 
 def call_at_its_end(function: Callable[[], None]) -> None:
-    """Call a function when the backward that is running now has ended."""
+    """Call a function at the end of the current backward."""
     Variable._execution_engine.queue_callback(function)
 
 
 def entrances(output: Any) -> Iterator[Tensor]:
-    """The tensors through which a backward can enter what computed `output`.
+    """The tensors through which a backward can enter the graph that computed `output`.
 
-    It looks into lists, tuples, dicts, sets, dataclasses and other objects. Leaves, such as a parameter that is handed
-    out, are no entrance.
+    Searches lists, tuples, dicts, sets, dataclasses and other objects. Leaves, such as a returned parameter, are not
+    entrances.
     """
     waiting, seen = [output], set()
     while waiting:
@@ -55,28 +55,28 @@ def _inside(value: Any) -> list[Any]:
 
 
 def node_of(tensor: Tensor) -> int:
-    """The number of the node that computed a tensor: nodes are numbered in the order in which they are made."""
+    """The sequence number of the node that computed a tensor. Nodes are numbered in the order of their creation."""
     assert tensor.grad_fn is not None
     return tensor.grad_fn._sequence_nr()
 
 
 def next_node() -> int:
-    """The number that the next node of a graph gets."""
+    """The sequence number that the next node will get."""
     return torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
 
 
 def current_node() -> int:
-    """The number of the node that the running backward is at."""
+    """The sequence number of the node that the backward is now executing."""
     return torch._C._current_autograd_node()._sequence_nr()
 
 
 def accumulator(parameter: nn.Parameter) -> Node:
-    """The node of the graph that adds gradients to a parameter; keep it, as `reaches` asks about it."""
+    """The graph node that accumulates a parameter's gradient. Keep a reference to it for `reaches`."""
     return get_gradient_edge(parameter).node
 
 
 def reaches(node: Node) -> bool:
-    """Whether the running backward gives this accumulator a gradient; `torch.autograd.grad` gives none."""
+    """Whether the running backward will reach this accumulator. `torch.autograd.grad` reaches none."""
     try:
         return torch._C._will_engine_execute_node(node)
     except RuntimeError:  # torch.autograd.grad asks for the parameter itself

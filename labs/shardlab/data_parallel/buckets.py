@@ -1,7 +1,7 @@
-"""Buckets: gradients travel in few large messages, and the first of them while the backward still runs.
+"""Buckets: gradients are sent in a few large messages, the first ones while the backward is still running.
 
 PyTorch Distributed, Li et al., VLDB 2020 (2006.15704), section 3.2. The backward finishes the last layer first, so the
-buckets are filled from the last parameter to the first. The first one is small: it should leave early.
+buckets are filled from the last parameter to the first. The first bucket is small so that it is sent early.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def assign_buckets(
     bucket_bytes: int = BUCKET_BYTES,
     first_bucket_bytes: int = FIRST_BUCKET_BYTES,
 ) -> list[list[nn.Parameter]]:
-    """Lists of parameters in the order in which a backward is expected to finish them; one dtype and device a bucket.
+    """Lists of parameters in the expected order of the backward. Each bucket has a single dtype and device.
 
-    A parameter larger than a bucket gets one of its own. Raises ValueError for a size that is not positive.
+    A parameter larger than a bucket gets a separate one. Raises ValueError for a size that is not positive.
     """
     if bucket_bytes < 1 or first_bucket_bytes < 1:
         raise ValueError(f"buckets of {bucket_bytes} and {first_bucket_bytes} bytes hold nothing: use 1 or more")
@@ -43,19 +43,19 @@ def assign_buckets(
 
 
 def in_messages(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Lists of parameters in their own order, none larger than a bucket but for a single large parameter."""
+    """Lists of parameters in their given order, none larger than a bucket unless it holds a single large parameter."""
     return assign_buckets(parameters[::-1], first_bucket_bytes=BUCKET_BYTES)
 
 
 class Bucket:
-    """The gradients of some parameters in one flat tensor, and who of them has arrived in this backward."""
+    """The gradients of some parameters in one flat tensor, and which of them have arrived in this backward."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], *, multiple_of: int = 1, scale: float = 1.0) -> None:
         """multiple_of: pad the flat tensor to a multiple of this many elements, so that ranks get equal shards.
 
         It is never empty, even if all parameters are.
 
-        scale: what gradients are multiplied by while they are copied in; afterwards it would take a pass of its own.
+        scale: factor applied to gradients while they are copied in, which saves a separate pass.
         """
         self.parameters, self.scale = list(parameters), scale
         self.num_elements = sum(parameter.numel() for parameter in parameters)
@@ -68,7 +68,7 @@ class Bucket:
 
     @property
     def flat(self) -> Tensor:
-        """The flat tensor; it is allocated when the first gradient arrives."""
+        """The flat tensor, allocated when the first gradient arrives."""
         if self._flat is None:
             self._flat = torch.zeros(self.padded, **self._kind)
             self._views = dict(zip(self.parameters, split_as(self._flat, self._shapes), strict=True))
@@ -80,7 +80,7 @@ class Bucket:
         return list(self._views.values())
 
     def take(self, parameter: nn.Parameter) -> None:
-        """Move a gradient into the flat tensor; from here on `parameter.grad` is a view of it."""
+        """Move a gradient into the flat tensor. `parameter.grad` then becomes a view of it."""
         _ = self.flat
         view = self._views[parameter]
         if parameter.grad is None:
@@ -93,19 +93,19 @@ class Bucket:
         self.waiting.discard(parameter)
 
     def free(self) -> None:
-        """Forget the flat tensor and the gradients in it."""
+        """Drop the flat tensor and the gradients in it."""
         for parameter in self.parameters:
             parameter.grad = None
         self._flat, self._views = None, {}
 
 
 def gradient_dtype(parameter: nn.Parameter) -> torch.dtype:
-    """In which type a parameter's gradients are added up: its own, unless `grad_dtype` says another."""
+    """The dtype in which a parameter's gradients are accumulated: its own, unless `grad_dtype` is set."""
     return parameter.grad_dtype or parameter.dtype
 
 
 def split_as(flat: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
-    """Views of a flat tensor with these shapes, one after the other; what is left over is padding."""
+    """Consecutive views of a flat tensor with these shapes. The rest is padding."""
     views, at = [], 0
     for shape in shapes:
         views.append(flat[at : at + shape.numel()].view(shape))

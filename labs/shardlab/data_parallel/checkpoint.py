@@ -1,7 +1,7 @@
-"""Save what N ranks hold in shards, and load it on M.
+"""Save the shards of N ranks, and load them on M ranks.
 
-A checkpoint is a folder `step-00000020` with torch's distributed checkpoint format (DCP) and `contents.json`. It gets
-that name when it is complete: a rank that dies in the middle of a save leaves the one before as it was.
+A checkpoint is a folder `step-00000020` in torch's distributed checkpoint format (DCP), plus `contents.json`. It gets
+this name only once it is complete. If a rank dies during a save, the previous checkpoint is unchanged.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ CONTENTS = "contents.json"
 
 
 def save(zero: ShardedOptimizer, folder: str | os.PathLike, *, step: int) -> Path:
-    """Write masters, optimizer state and options after step number `step`; every rank calls, with the same folder.
+    """Write masters, optimizer state and options after step number `step`. Every rank must call it, same folder.
 
-    1. write the shards into a folder with a passing name  2. list what it holds  3. give it its name
+    1. write the shards into a temporary folder  2. list its contents  3. rename the folder into place
     """
     _refuse_whole(zero)
     target = Path(folder, f"step-{step:08}")
@@ -53,12 +53,12 @@ def save(zero: ShardedOptimizer, folder: str | os.PathLike, *, step: int) -> Pat
 
 
 def temporary() -> tempfile.TemporaryDirectory[str]:
-    """A folder for checkpoints that is gone at the end of its `with`."""
+    """A folder for checkpoints that is deleted at the end of its `with` block."""
     return tempfile.TemporaryDirectory(prefix="checkpoints-")
 
 
 def latest(folder: str | os.PathLike) -> Path:
-    """The complete checkpoint with the highest step. Raises ValueError when there is none."""
+    """The complete checkpoint with the highest step. Raises ValueError if there is none."""
     found = sorted(path.parent for path in Path(folder).glob(f"step-*/{CONTENTS}"))
     if not found:
         raise ValueError(f"there is no complete checkpoint in {folder}: save one first")
@@ -66,10 +66,10 @@ def latest(folder: str | os.PathLike) -> Path:
 
 
 def load(zero: ShardedOptimizer, checkpoint: str | os.PathLike) -> int:
-    """Set weights, optimizer state and options from a checkpoint, saved on any number of ranks; returns its step.
+    """Set weights, optimizer state and options from a checkpoint saved on any number of ranks. Returns its step.
 
-    Raises ValueError, on every rank alike and before anything is changed, for a checkpoint of another model or layout
-    and for one that is cut short.
+    Raises the same ValueError on every rank, before anything is changed, if the checkpoint belongs to another model or
+    layout, or is truncated.
     """
     _refuse_whole(zero)
     contents = _checked(zero, Path(checkpoint))
@@ -88,11 +88,11 @@ def load(zero: ShardedOptimizer, checkpoint: str | os.PathLike) -> int:
 
 def _refuse_whole(zero: ShardedOptimizer) -> None:
     if not all(vector.layout.cuts_matrices for vector in zero.vectors):
-        raise ValueError("a layout of whole parameters has no vectors to save: save model and optimizer of each rank")
+        raise ValueError("WholeParameters has no vectors to save: save each rank's model and optimizer instead")
 
 
 def _state(zero: ShardedOptimizer) -> dict[str, Any]:
-    """The saved tensors by name: shards as parts of a whole vector. The tensors are the optimizer's own memory."""
+    """The saved tensors by name, with shards as parts of a whole vector. They share the optimizer's memory."""
     group = zero.group if zero.group is not None else dist.distributed_c10d._get_default_group()
     mesh = DeviceMesh.from_group(group, zero.vectors[0].master.device.type)
     state: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def _state(zero: ShardedOptimizer) -> dict[str, Any]:
 
 
 def _part(shard: Tensor, vector: FlatParameters, mesh: DeviceMesh) -> DTensor:
-    """A shard as this rank's part of the whole vector; padding belongs to nobody."""
+    """A shard as this rank's part of the whole vector, without padding."""
     begin = dist.get_rank(vector.group) * vector.shard_elements
     real = max(0, min(vector.shard_elements, vector.num_elements - begin))
     return DTensor.from_local(
@@ -117,7 +117,7 @@ def _is_sliced(value: Any, vector: FlatParameters) -> bool:
 
 
 def _layout(zero: ShardedOptimizer) -> list[dict[str, Any]]:
-    """Of each vector the parameters in it, the master's dtype and the names of the optimizer's states."""
+    """For each vector: its parameters, the master's dtype and the names of the optimizer states."""
     names = {parameter: name for name, parameter in zero.module.named_parameters()}
     return [
         {
@@ -130,7 +130,7 @@ def _layout(zero: ShardedOptimizer) -> list[dict[str, Any]]:
 
 
 def _options(zero: ShardedOptimizer) -> list[dict[str, Any]]:
-    """Learning rate and so on of each group: what JSON can hold."""
+    """The options of each group (learning rate and so on) that JSON can store."""
     kept = (bool, int, float, str, list, tuple, type(None))
     return [
         {name: v for name, v in group.items() if name != "params" and isinstance(v, kept)}
@@ -139,20 +139,20 @@ def _options(zero: ShardedOptimizer) -> list[dict[str, Any]]:
 
 
 def _checked(zero: ShardedOptimizer, checkpoint: Path) -> dict[str, Any]:
-    """The contents of a checkpoint that fits."""
+    """The contents of a checkpoint. Raises ValueError if it is incomplete or does not match."""
     try:
         contents = json.loads((checkpoint / CONTENTS).read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{checkpoint} is not a whole checkpoint: its {CONTENTS} cannot be read ({error})") from None
+        raise ValueError(f"{checkpoint} is incomplete: its {CONTENTS} cannot be read ({error})") from None
     for name, size in contents["files"].items():
         path = checkpoint / name
         if not path.is_file() or path.stat().st_size != size:
-            raise ValueError(f"{checkpoint} is cut short: {name} should have {size} bytes. Load the one before it.")
+            raise ValueError(f"{checkpoint} is truncated: {name} should have {size} bytes. Load the one before it.")
     ours = [(vector["parameters"], vector["dtype"]) for vector in _layout(zero)]
     theirs = [(vector["parameters"], vector["dtype"]) for vector in contents["vectors"]]
     if ours != theirs:
         raise ValueError(
-            f"{checkpoint} is of another model or cut in other vectors: {_first_other(theirs, ours)}. "
+            f"{checkpoint} belongs to another model or layout: {_first_other(theirs, ours)}. "
             "Build the same model with the same units, buckets and dtypes; only the number of ranks may differ."
         )
     return contents
@@ -161,5 +161,5 @@ def _checked(zero: ShardedOptimizer, checkpoint: Path) -> dict[str, Any]:
 def _first_other(theirs: list, ours: list) -> str:
     for saved, here in zip(theirs, ours, strict=False):
         if saved != here:
-            return f"a vector of {saved[0][0][0]} ({saved[1]}) where this model has {here[0][0][0]} ({here[1]})"
-    return f"{len(theirs)} vectors where this model has {len(ours)}"
+            return f"it has a vector of {saved[0][0][0]} ({saved[1]}), but this model has {here[0][0][0]} ({here[1]})"
+    return f"it has {len(theirs)} vectors, but this model has {len(ours)}"

@@ -1,7 +1,7 @@
-"""Gradient compression (梯度压缩): fewer bytes in place of each gradient, and what was left out is sent later.
+"""Gradient compression (梯度压缩): send fewer bytes per gradient, and send what was left out later.
 
-A codec turns n numbers into a message of bytes and back. `mean_of_messages` makes a `reduce` for `DataParallel` of it.
-The bytes of each message: `shardlab.costs.compression`.
+A codec turns n numbers into a message of bytes and back. `mean_of_messages` turns a codec into a `reduce` for
+`DataParallel`. For the size of each message see `shardlab.costs.compression`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from shardlab.costs.compression import SCALE_BYTES, kept_elements, packed_bytes,
 from shardlab.data_parallel.buckets import Bucket
 from shardlab.data_parallel.ddp import Reduce
 
-NAN_FILLED = 255  # the byte of a message that no codec writes: as a place it is -1, as a scale it is NaN
+NAN_FILLED = 255  # no codec writes a message of only this byte: as an index it is -1, as a scale it is NaN
 
 
 class Codec(Protocol):
-    """A way to write a flat tensor of n numbers as bytes; equal n give equally long messages.
+    """A way to write a flat tensor of n numbers as bytes. The message length depends only on n.
 
-    `encode` raises ValueError for NaN and infinity, which no message would show.
+    `encode` raises ValueError for NaN and infinity, which a message could not represent.
     """
 
     def encode(self, flat: Tensor) -> Tensor:
@@ -32,13 +32,13 @@ class Codec(Protocol):
         ...
 
     def decode(self, message: Tensor, num_elements: int) -> Tensor:
-        """What the message says of each of the n numbers, float32."""
+        """The n numbers that the message encodes, as float32."""
         ...
 
 
 @dataclass(frozen=True)
 class TopK:
-    """The largest numbers and where they stand, zeros for all others: biased, so it needs error feedback."""
+    """The largest numbers and their indices, with zeros for all others. Biased, so it needs error feedback."""
 
     share: float
 
@@ -52,12 +52,12 @@ class TopK:
 
 
 def encode_top_k(flat: Tensor, num_kept: int) -> Tensor:
-    """A message of the `num_kept` numbers of largest magnitude: int32 places, then float32 values.
+    """A message of the `num_kept` numbers of largest magnitude: int32 indices, then float32 values.
 
-    Raises ValueError for more than there are.
+    Raises ValueError if there are fewer numbers than `num_kept`.
     """
     if not 1 <= num_kept <= flat.numel():
-        raise ValueError(f"{num_kept} of {flat.numel()} numbers cannot be kept: use 1 to {flat.numel()}")
+        raise ValueError(f"cannot keep {num_kept} of {flat.numel()} numbers: use 1 to {flat.numel()}")
     flat = _finite(flat)
     places = flat.abs().topk(num_kept).indices
     return torch.cat([_bytes(places.to(torch.int32)), _bytes(flat[places])])
@@ -65,7 +65,7 @@ def encode_top_k(flat: Tensor, num_kept: int) -> Tensor:
 
 @dataclass(frozen=True)
 class OneBit:
-    """The sign of each number, and the means of both signs (Seide et al. 2014): biased, so it needs error feedback."""
+    """The sign of each number, and the mean of each sign (Seide et al. 2014). Biased, so it needs error feedback."""
 
     def encode(self, flat: Tensor) -> Tensor:
         flat = _finite(flat)
@@ -80,7 +80,7 @@ class OneBit:
 
 @dataclass(frozen=True)
 class TernGrad:
-    """-1, 0 or 1 times the largest magnitude, drawn so that the mean is right (1705.07878, equation 3)."""
+    """-1, 0 or 1 times the largest magnitude, drawn at random so that the mean is exact (1705.07878, equation 3)."""
 
     def encode(self, flat: Tensor) -> Tensor:
         flat = _finite(flat)
@@ -96,9 +96,9 @@ class TernGrad:
 
 @dataclass(frozen=True)
 class QSGD:
-    """Each number as a share of its block's norm, rounded up or down to a level so that the mean is right.
+    """Each number as a fraction of its block's norm, randomly rounded up or down to a level so that the mean is exact.
 
-    levels: s, block: numbers that share a norm, the paper's bucket (1610.02132, section 3.1 and 4).
+    levels: s. block: how many numbers share a norm, the paper's bucket (1610.02132, sections 3.1 and 4).
     """
 
     levels: int = 7
@@ -120,11 +120,11 @@ class QSGD:
 
 
 def mean_of_messages(codec: Codec, *, error_feedback: bool = False) -> Reduce:
-    """A `reduce` for `DataParallel`: all-gather everybody's message, decode and average.
+    """A `reduce` for `DataParallel`: all-gather the messages of all ranks, decode and average.
 
-    A gradient with a NaN or an infinity is sent as NAN_FILLED, and the mean is NaN on every rank: `DataParallel` says
-    whose it is. error_feedback: what a message left out is added to the same bucket's next gradient (1809.07599,
-    algorithm 1). Sent by a rank: costs.compression.sent_bytes.
+    A gradient with NaN or infinity is sent as NAN_FILLED, and the mean is NaN on every rank. `DataParallel` then
+    reports which rank it came from. error_feedback: what a message left out is added to the same bucket's next gradient
+    (1809.07599, algorithm 1). Bytes sent by a rank: costs.compression.sent_bytes.
     """
     left_out: dict[Bucket, Tensor] = {}
 
@@ -154,17 +154,17 @@ def mean_of_messages(codec: Codec, *, error_feedback: bool = False) -> Reduce:
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
-    """Whole numbers below 2**bits (uint8) end to end, eight bits per byte."""
+    """Pack integers below 2**bits (uint8) end to end, eight bits per byte."""
     stream = (codes[:, None] >> _shifts(bits, codes) & 1).flatten()
     stream = torch.nn.functional.pad(stream, (0, -stream.numel() % 8)).view(-1, 8)
     return (stream << _shifts(8, codes)).sum(1, dtype=torch.uint8)
 
 
 def unpack(packed: Tensor, bits: int, num_elements: int) -> Tensor:
-    """The codes of `pack`, uint8. Raises ValueError when there are more or fewer bytes than n codes take."""
+    """The codes that `pack` packed, as uint8. Raises ValueError if the number of bytes does not match n codes."""
     if packed.numel() != packed_bytes(num_elements, bits):
         due = packed_bytes(num_elements, bits)
-        raise ValueError(f"{packed.numel()} bytes are not {num_elements} codes of {bits} bits: those take {due}")
+        raise ValueError(f"{packed.numel()} bytes cannot hold {num_elements} codes of {bits} bits: give {due} bytes")
     stream = (packed[:, None] >> _shifts(8, packed) & 1).flatten()[: num_elements * bits]
     return (stream.view(-1, bits) << _shifts(bits, packed)).sum(1, dtype=torch.uint8)
 
@@ -175,7 +175,7 @@ def _shifts(bits: int, like: Tensor) -> Tensor:
 
 def _finite(flat: Tensor) -> Tensor:
     if not flat.isfinite().all():
-        raise ValueError("the gradient has NaN or infinite numbers: look at the loss before you compress")
+        raise ValueError("the gradient has NaN or infinite numbers: check the loss before you compress")
     return flat.float()
 
 

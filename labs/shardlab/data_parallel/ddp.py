@@ -22,11 +22,11 @@ class DataParallel(nn.Module):
     """A module whose gradients, after `backward`, are the mean over the ranks of `group`.
 
     module: the same on every rank; its weights and buffers become those of the group's first rank. A bucket is sent as
-    soon as its gradients are there, while the backward goes on. reduce: how a bucket is averaged, `mean_by_all_reduce`
-    or one of `compression`. unused_parameters: a rank may leave some out; costs a byte per parameter each step.
-    check_finite: False for loss scalers, which live on infinite gradients; trouble is then known to one rank only.
-    Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after it
-    was wrapped, a gradient is not a number, or a parameter got none, each on any rank.
+    soon as its gradients have arrived, while the backward continues. reduce: how a bucket is averaged,
+    `mean_by_all_reduce` or one from `compression`. unused_parameters: a rank may leave parameters unused, which costs a
+    byte per parameter each step. check_finite: False for loss scalers, which rely on infs; trouble is then known to one
+    rank only. Raises ValueError on every rank for models that differ or are frozen. Later it raises on every rank if,
+    on any rank, the model was changed after it was wrapped, a gradient is not finite, or a parameter got no gradient.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class DataParallel(nn.Module):
         self._bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.parameters}
         self._reduce = reduce or mean_by_all_reduce
         self._synchronizes = True
-        self._sent: list[Callable[[], None]] = []  # one function for each bucket on its way, which waits for it
+        self._sent: list[Callable[[], None]] = []  # for each bucket in flight, a function that waits for it
         self._is_in_backward = False
         self._has_arrived = False  # a gradient of this backward
         self._awaits_backward = False
@@ -62,10 +62,10 @@ class DataParallel(nn.Module):
             parameter.register_post_accumulate_grad_hook(self._arrived)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's own; in training, buffers such as running means are first made those of the first rank."""
-        if backward.is_running():  # a recomputation: everything is prepared
+        """Call the module. In training, first copy buffers such as running means from the first rank."""
+        if backward.is_running():  # a recomputation: everything is already set up
             return self.module(*args, **kwargs)
-        self._forget_backward()  # one that raised has left its buckets half full
+        self._forget_backward()  # a backward that raised leaves half-full buckets
         self._awaits_backward = self._synchronizes and torch.is_grad_enabled()
         if self.training and self._synchronizes:
             copy_from_first(list(self.module.buffers()), group=self.group)
@@ -78,7 +78,7 @@ class DataParallel(nn.Module):
 
     @torch.no_grad()
     def _raise_alarm(self, change: str) -> None:
-        """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
+        """Send NaN instead of the gradients that other ranks are waiting for, then raise on all ranks."""
         self.alarm.complaints.append(change)
         if self.alarm.is_on:
             for bucket in self.buckets:
@@ -88,16 +88,16 @@ class DataParallel(nn.Module):
         self.alarm.answer(bucket.flat for bucket in self.buckets)
 
     def reduce_gradients(self) -> None:
-        """Reduce the gradients that backwards inside `no_sync` have added up, once per step, bucket by bucket.
+        """Reduce the gradients that backwards inside `no_sync` have accumulated, once per step, bucket by bucket.
 
-        The hooks did nothing in those backwards; a backward of zeros runs each of them once.
+        The hooks did nothing in those backwards, so this runs a backward of zeros that calls each hook once.
         """
         uses = [parameter.view_as(parameter) for parameter in self._names]
         torch.autograd.backward(uses, [torch.zeros_like(use) for use in uses])
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, gradients are only added up on this rank: for all microbatches of a step but the last."""
+        """Inside, gradients are only accumulated locally. Use it for all microbatches of a step except the last."""
         before, self._synchronizes = self._synchronizes, False
         try:
             yield
@@ -105,7 +105,7 @@ class DataParallel(nn.Module):
             self._synchronizes = before
 
     def _begin_backward(self, _: Tensor | None = None) -> None:
-        """`finish` runs at the end of the whole backward, not of one that recomputation runs inside it."""
+        """Let `finish` run at the end of the whole backward, not of a nested backward run by recomputation."""
         if self._synchronizes and not self._is_in_backward:
             self._is_in_backward = True
             backward.call_at_its_end(self._end_backward)
@@ -116,7 +116,7 @@ class DataParallel(nn.Module):
         self._is_in_backward = False  # torch.autograd.grad leaves the parameters alone
 
     def _arrived(self, parameter: Tensor) -> None:
-        """A gradient is complete: 1. take it  2. send every bucket that is full, in order  3. see to the end."""
+        """Called when a gradient is complete: 1. prepare the end of the backward  2. take it  3. send full buckets."""
         if not self._synchronizes:
             return
         self._begin_backward()
@@ -129,7 +129,7 @@ class DataParallel(nn.Module):
         self._send_full_buckets()
 
     def _send_full_buckets(self) -> None:
-        """In the same order on every rank, whatever order the gradients came in: no name travels with a call."""
+        """Send full buckets in a fixed order, the same on every rank, because collective calls carry no name."""
         while len(self._sent) < len(self.buckets) and not self.buckets[len(self._sent)].waiting:
             bucket = self.buckets[len(self._sent)]
             self.alarm.examine(bucket.parameters, bucket.gradients, [bucket.flat[:1]])
@@ -137,10 +137,10 @@ class DataParallel(nn.Module):
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Wait for all buckets; runs by itself at the end of each backward, and does no harm when called again.
+        """Wait for all buckets. Runs automatically at the end of each backward; calling it again is harmless.
 
-        A parameter without a gradient in this backward keeps what earlier ones have left, on any rank.
-        Raises ValueError on every rank when one had a parameter without a gradient, or a gradient that is not a number.
+        A parameter without a gradient in this backward keeps the gradient of earlier backwards, on any rank.
+        Raises ValueError on every rank if any rank has a parameter without a gradient or a gradient that is not finite.
         """
         if not self._is_in_backward and not (self.unused_parameters and self._awaits_backward):
             return
@@ -149,7 +149,7 @@ class DataParallel(nn.Module):
         if missing and not self.unused_parameters:
             first = next(name for parameter, name in self._names.items() if parameter in missing)
             self.alarm.complaints.append(
-                f"{first} got no gradient, as it took no part in the loss: use it on every rank, "
+                f"{first} got no gradient because it took no part in the loss: use it on every rank, "
                 "or wrap the model with unused_parameters=True"
             )
         unused = {parameter for parameter in missing if parameter.grad is None}
@@ -164,7 +164,7 @@ class DataParallel(nn.Module):
             self._drop_unused(unused)
 
     def _forget_backward(self) -> None:
-        """Begin anew, whatever an earlier backward has left half done."""
+        """Reset everything that an earlier backward may have left unfinished."""
         self.alarm.forget()
         self._close_backward()
 
@@ -174,7 +174,7 @@ class DataParallel(nn.Module):
             bucket.waiting = set(bucket.parameters)
 
     def _drop_unused(self, unused: set[nn.Parameter]) -> None:
-        """A parameter that no rank has used gets no gradient at all, as on one process: a zero would decay it."""
+        """Remove the gradient of parameters that no rank used, as in one process: a zero gradient would decay them."""
         flags = [parameter not in unused for parameter in self._names]
         used = torch.tensor(flags, dtype=torch.uint8, device=self.buckets[0].flat.device)
         dist.all_reduce(used, dist.ReduceOp.MAX, group=self.group)
@@ -184,7 +184,7 @@ class DataParallel(nn.Module):
 
 
 def sum_by_all_reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callable[[], None]:
-    """As `mean_by_all_reduce`, but the sum: for a loss that is divided by all ranks' tokens already."""
+    """Like `mean_by_all_reduce`, but the sum, for a loss that is already divided by all ranks' tokens."""
     work = dist.all_reduce(bucket.flat, group=group, async_op=True)
 
     def wait() -> None:
@@ -195,9 +195,9 @@ def sum_by_all_reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callab
 
 
 def mean_by_all_reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callable[[], None]:
-    """Start the all-reduce of a bucket; the function that comes back waits for it and turns the sum into the mean.
+    """Start the all-reduce of a bucket. The returned function waits for it and turns the sum into the mean.
 
-    Where the bucket scales by 1/N, the sum is the mean already. Ring bytes sent by a rank: 2(N-1)/N of the bucket
+    If the bucket scales by 1/N, the sum is already the mean. Ring bytes sent by a rank: 2(N-1)/N of the bucket
     (costs.traffic.ring_all_reduce_bytes).
     """
     flat = bucket.flat

@@ -1,4 +1,4 @@
-"""Does an optimizer treat each number by itself? Then it may work on shards. A few steps on small tensors show it."""
+"""Find out whether an optimizer is elementwise, and so can work on shards, from a few steps on small tensors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ STEPS, ROWS, COLUMNS, CUT = 3, 4, 6, 13
 
 
 def refuse_unshardable(optimizer_class: type[torch.optim.Optimizer]) -> None:
-    """Raise ValueError, with the reason, for optimizers that no cut of the parameters suits."""
+    """Raise ValueError, with the reason, for optimizers that cannot be sharded at all."""
     if issubclass(optimizer_class, torch.optim.LBFGS):
         raise ValueError(
-            "LBFGS searches along one line for all parameters together and asks for the loss several times per step: "
-            "ranks with a part each would search apart. Use it in one process, or DataParallel with Adam"
+            "LBFGS searches along one line for all parameters together and evaluates the loss several times per step, "
+            "but ranks with shards would search separately. Use it in one process, or DataParallel with Adam"
         )
     if issubclass(optimizer_class, torch.optim.SparseAdam):
         raise ValueError(
-            "SparseAdam wants sparse gradients, and those cannot be laid end to end and cut: use Adam with a dense "
+            "SparseAdam needs sparse gradients, which cannot be flattened and sharded: use Adam with a dense "
             "embedding, whose state is sharded"
         )
 
@@ -27,13 +27,13 @@ def refuse_unshardable(optimizer_class: type[torch.optim.Optimizer]) -> None:
 def refuse_what_needs_matrices(
     optimizer_class: type[torch.optim.Optimizer], options: dict[str, Any], device: torch.device
 ) -> None:
-    """Raise ValueError for an optimizer that moves a matrix otherwise than the same numbers in two flat shards."""
+    """Raise ValueError for an optimizer that updates a matrix differently from the same numbers in two flat shards."""
     needs_matrices = issubclass(optimizer_class, torch.optim.Muon)  # refuses a flat tensor itself
     if needs_matrices or not _is_elementwise(optimizer_class, options, device):
         raise ValueError(
-            f"{optimizer_class.__name__} looks at more than one number at a time and cannot work on a shard that ends "
-            "inside a matrix: give layout=WholeParameters, so that each parameter has one owner, or use an optimizer "
-            "that treats each number by itself, such as SGD, Adam or AdamW"
+            f"{optimizer_class.__name__} is not elementwise and cannot work on a shard that ends inside a matrix: give "
+            "layout=WholeParameters, so that each parameter has one owner, or use an elementwise optimizer, such as "
+            "SGD, Adam or AdamW"
         )
 
 
@@ -48,7 +48,7 @@ def _is_elementwise(
 
 
 def _after_steps(optimizer_class: type[torch.optim.Optimizer], options: dict[str, Any], drawn: list[Tensor]) -> Tensor:
-    """All weights end to end, after steps with known gradients; drawn: of each weight its start and its gradients."""
+    """All weights, flattened, after steps with known gradients. drawn: each weight's initial value and gradients."""
     weights = [nn.Parameter(start.clone()) for start, *_ in drawn]
     optimizer = optimizer_class(weights, **options)
     for step in range(1, STEPS + 1):

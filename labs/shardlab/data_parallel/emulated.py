@@ -1,4 +1,4 @@
-"""A data-parallel step that takes known seconds: layers that sleep, and buckets that travel over an emulated link."""
+"""A data-parallel step with known timing: layers sleep, and buckets are sent over an emulated link."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Sleep(torch.autograd.Function):
 
 
 class EmulatedLayer(nn.Module):
-    """Adds the mean of its weights to its input; sleeps in its forward, and before its gradient is there."""
+    """Adds the mean of its weights to its input. Sleeps in its forward, and before its gradient is ready."""
 
     def __init__(self, num_parameters: int, *, forward_seconds: float, backward_seconds: float) -> None:
         super().__init__()
@@ -43,10 +43,10 @@ class EmulatedLayer(nn.Module):
 
 
 def over_link(bytes_per_second: float) -> Reduce:
-    """A `reduce` for `DataParallel` whose buckets follow one another over a link of this bandwidth.
+    """A `reduce` for `DataParallel` that sends buckets one after another over a link of this bandwidth.
 
-    A bucket takes 2(N-1)/N of its bytes / bandwidth, or as long as the real all-reduce where that is longer.
-    Raises ValueError for a bandwidth that is not positive.
+    A bucket takes 2(N-1)/N of its bytes / bandwidth, or as long as the real all-reduce if that is longer.
+    Raises ValueError if the bandwidth is not positive.
     """
     link = EmulatedLink(bytes_per_second)
 

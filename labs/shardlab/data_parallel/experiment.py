@@ -1,4 +1,4 @@
-"""Train a small GPT on real ranks with DDP or a stage of ZeRO, and lay what was measured beside the formulas."""
+"""Train a small GPT on real ranks with DDP or a ZeRO stage, and compare the measurements with the formulas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FP32 = 4
 
 
 class Engine(NamedTuple):
-    """Something to call, something to step, a count of what they hold, and the tensors that last between steps."""
+    """A model to call, an optimizer to step, a count of the bytes held, and the tensors that persist between steps."""
 
     model: Callable[[Tensor], Tensor]
     optimizer: Any
@@ -41,9 +41,9 @@ class Engine(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What one rank saw. `held` is after the backward, before the step; `exposed` are a step's seconds of waiting.
+    """One rank's measurements. `held` is taken between backward and step. `exposed`: seconds of waiting in a step.
 
-    `peak_bytes`: the most that was alive at once in a step; on a GPU that is its allocator's count.
+    `peak_bytes`: the peak of live bytes in a step. On a GPU this is the allocator's count.
     """
 
     losses: list[float]
@@ -59,7 +59,7 @@ class Measured:
 def build(
     stage: int, config: GPTConfig, group: dist.ProcessGroup | None, *, device: str = "cpu", **options: Any
 ) -> Engine:
-    """DDP for stage 0, else ZeRO's. The same weights on every rank and for every stage."""
+    """DDP for stage 0, otherwise that ZeRO stage. The weights are the same on every rank and for every stage."""
     torch.manual_seed(0)
     model = GPT(config).to(device)
     adam = torch.optim.AdamW
@@ -74,7 +74,7 @@ def build(
 
 
 def plain_engine(model: nn.Module, optimizer: torch.optim.Optimizer) -> Engine:
-    """An engine of a module and an optimizer of torch's."""
+    """An engine made of a module and a torch optimizer."""
 
     def tensors() -> list[Tensor]:
         states = [value for state in optimizer.state.values() for value in state.values()]
@@ -84,7 +84,7 @@ def plain_engine(model: nn.Module, optimizer: torch.optim.Optimizer) -> Engine:
 
 
 def train(engine: Engine, config: GPTConfig, text: Tensor, *, steps: int, batch: int, group=None) -> Measured:
-    """Train, and measure every step after the first two; the bytes are those of the last, the peak the second's.
+    """Train, and time every step after the first two. Sent bytes are from the last step, the peak from the second.
 
     Raises ValueError for less than one step.
     """
@@ -122,10 +122,11 @@ def train(engine: Engine, config: GPTConfig, text: Tensor, *, steps: int, batch:
 
 @contextmanager
 def most_alive(engine: Engine) -> Iterator[Callable[[], int]]:
-    """Watch a block of code; the function that comes back says how many bytes were alive at once, at most.
+    """Watch a block of code. The yielded function returns the peak of live bytes.
 
-    Counted are the engine's tensors and what the block makes. A GPU's allocator knows more, such as 32 MiB of workspace
-    for each of cuBLAS's handles: what is there before the block and is not the engine's is taken off.
+    This counts the engine's tensors and those that the block creates. A GPU's allocator also counts other memory, such
+    as 32 MiB of workspace for each cuBLAS handle, so memory that was allocated before the block and does not belong to
+    the engine is subtracted.
     """
     tensors = engine.tensors()
     if tensors[0].is_cuda:
@@ -139,17 +140,17 @@ def most_alive(engine: Engine) -> Iterator[Callable[[], int]]:
 
 
 class Predicted(NamedTuple):
-    """State bytes of a rank and the bytes that it sends in a step."""
+    """A rank's state bytes, and the bytes it sends in a step."""
 
     held: StateBytes
     sent_bytes: float
 
 
 def predicted(config: GPTConfig, stage: int, num_ranks: int) -> Predicted:
-    """In fp32 a parameter has 4 bytes of weight, 4 of gradient and 8 of Adam's moments; padding counts.
+    """In fp32 a parameter takes 4 bytes of weight, 4 of gradient and 8 of Adam's moments, including padding.
 
-    Adam also counts its steps, 4 bytes for each tensor that it updates: a vector, or with DDP a parameter. Stage 3
-    keeps what lies outside the blocks (embeddings, norm, head) for the whole step and gathers it once.
+    Adam also stores its step count, 4 bytes for each tensor it updates: a vector, or with DDP a parameter. Stage 3
+    keeps the parameters outside the blocks (embeddings, norm, head) for the whole step and gathers them once.
     """
     with torch.device("meta"):
         model = GPT(config)
@@ -173,7 +174,7 @@ def predicted(config: GPTConfig, stage: int, num_ranks: int) -> Predicted:
 
 
 def vector_sizes(model: GPT, stage: int) -> list[int]:
-    """Parameters of each vector: a message's, a bucket's, or a block's with the rest at the end."""
+    """The number of parameters in each vector: per message, per bucket, or per block followed by the rest."""
     parameters = list(model.parameters())
     if stage < 3:
         vectors = in_messages(parameters) if stage == 1 else assign_buckets(parameters)

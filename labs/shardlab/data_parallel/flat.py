@@ -1,7 +1,8 @@
-"""Parameters end to end in one vector, of which each rank owns a shard: the basis of every stage of ZeRO.
+"""Parameters flattened into one vector, of which each rank owns a shard: the basis of every ZeRO stage.
 
-A layout says how a vector is cut: `EqualShards` anywhere, `WholeParameters` between parameters, for optimizers
-that look at matrices, such as Muon and Adafactor: a shard that ends inside a matrix has no rows and columns.
+A layout says where a vector is split: `EqualShards` anywhere, `WholeParameters` only between parameters. The latter is
+for optimizers that need matrices, such as Muon and Adafactor, since a shard that ends inside a matrix has no rows and
+columns.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ Works = list[Any]  # what torch.distributed returns for calls with async_op=True
 
 
 class EqualShards:
-    """The vector is padded with zeros and each rank owns an N-th of it.
+    """The vector is padded with zeros, and each rank owns an N-th of it.
 
-    A layout's methods: `together` says which parameters of one dtype share a vector, `arrange` their order and how many
-    elements each rank owns, `masters` what this rank's optimizer updates and what shows it what other ranks own.
-    `reduce` starts to sum gradients to their owners, `all_gather_params` to send weights to all: (N-1)/N of the vector
-    each.
+    A layout's methods: `together` decides which parameters of one dtype share a vector. `arrange` returns their order
+    and how many elements each rank owns. `masters` returns what this rank's optimizer updates, and placeholders for
+    what other ranks own. `reduce` starts to sum gradients to their owners, and `all_gather_params` starts to send
+    weights to all ranks; each sends (N-1)/N of the vector.
     """
 
     cuts_matrices = True
@@ -49,12 +50,12 @@ class EqualShards:
 
 
 class WholeParameters:
-    """The first rank's parameters, then the second's, and so on; the optimizer sees them in their own shapes."""
+    """The first rank's parameters, then the second's, and so on. The optimizer sees them in their original shapes."""
 
     cuts_matrices = False
 
     def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        return [parameters]  # owners are chosen among all of them, so that their shares are even
+        return [parameters]  # assign owners over all parameters, so that the shares are even
 
     def arrange(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
         owners = assign_owners([parameter.numel() for parameter in parameters], num_ranks)
@@ -66,7 +67,7 @@ class WholeParameters:
         for shape in vector.shapes:
             (own if begin <= start < begin + vector.shard_elements else others).append(shape)
             start += shape.numel()
-        shown = vector.master.detach().new_zeros(())  # shapes without memory: an optimizer refuses on every rank
+        shown = vector.master.detach().new_zeros(())  # no memory, only shapes: optimizers refuse on all ranks
         masters = [nn.Parameter(view) for view in split_as(vector.master.detach(), own)]
         return masters, [nn.Parameter(shown.expand(shape)) for shape in others]
 
@@ -84,9 +85,9 @@ Layout = EqualShards | WholeParameters
 
 
 def assign_owners(sizes: Sequence[int], num_ranks: int) -> list[int]:
-    """The owner of each parameter: the largest first, each to the first of the ranks that have least so far.
+    """The owner of each parameter: largest first, each to the first rank with the least so far.
 
-    No rank gets more than an even share and one parameter more (Graham 1969: longest processing time first).
+    No rank gets more than an even share plus one parameter (Graham 1969: longest processing time first).
     """
     owners, load = [0] * len(sizes), [0] * num_ranks
     for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
@@ -98,10 +99,10 @@ def assign_owners(sizes: Sequence[int], num_ranks: int) -> list[int]:
 class FlatParameters:
     """A vector `full` that holds the parameters; `shard` is this rank's part of it.
 
-    Every shard has at least one element, padding if need be: the alarm needs a place to arrive. The parameters become
-    views of `full`. `master` is the weight that the optimizer updates: the shard itself, or a copy where the dtypes
-    differ. compute_dtype: of the vector; master_dtype: of the master; by default both are the parameters' own.
-    offload: the master, and with it the optimizer and its state, is on the CPU. stays_whole: False gives the shard its
+    Every shard has at least one element (padding if necessary), because the alarm needs an element to arrive in. The
+    parameters become views of `full`. `master` is the weight that the optimizer updates: the shard itself, or a copy if
+    the dtypes differ. compute_dtype: of the vector. master_dtype: of the master. Both default to the parameters' dtype.
+    offload: the master is on the CPU, and with it the optimizer and its state. stays_whole: False gives the shard its
     own memory, so that `full` can be freed.
     """
 
@@ -126,7 +127,7 @@ class FlatParameters:
         self.full = given if compute_dtype is None else given.to(compute_dtype)
         for parameter, view in zip(self.parameters, split_as(self.full, self.shapes), strict=True):
             parameter.data = view
-        self.gradient_dtype = gradient_dtype(self.parameters[0])  # asked once: a rank may change its parameters later
+        self.gradient_dtype = gradient_dtype(self.parameters[0])  # once: a rank may change its parameters later
         self.shard = self.own_shard(self.full) if stays_whole else self.own_shard(self.full).clone()
         precise = self.own_shard(given).to("cpu" if offload else given.device, master_dtype or given.dtype)
         is_own = (precise.dtype, precise.device) == (self.shard.dtype, self.shard.device)
@@ -138,24 +139,24 @@ class FlatParameters:
         return full.split(self.lengths)[dist.get_rank(self.group)]
 
     def slice_heads(self, full: Tensor) -> list[Tensor]:
-        """The first number of each rank's shard, as views; one view of them all where shards are equal."""
+        """Views of the first element of each rank's shard; a single view if the shards have equal lengths."""
         if len(set(self.lengths)) == 1:
             return [full.view(len(self.lengths), -1)[:, 0]]
         return [shard[:1] for shard in full.split(self.lengths)]
 
     def gradient(self) -> Tensor:
-        """The parameters' gradients end to end, zeros where there is none, and the padding."""
+        """The parameters' gradients flattened, with zeros for missing ones, plus the padding."""
         return end_to_end(
             [torch.zeros_like(p, dtype=self.gradient_dtype) if p.grad is None else p.grad for p in self.parameters],
             self.padding,
         )
 
     def nan_filled(self) -> Tensor:
-        """A vector of NaN: sent in place of gradients by a rank that cannot compute them."""
+        """A vector of NaN, which a rank sends if it cannot compute its gradients."""
         return self.shard.new_full((sum(self.lengths),), torch.nan, dtype=self.gradient_dtype)
 
     def take_gradient(self, shard: Tensor | None) -> None:
-        """Give this rank's shard of the gradient to the masters, in their type and on their device; None removes it."""
+        """Set the masters' gradients from this rank's shard, in their dtype and on their device. None removes them."""
         shapes = [master.shape for master in self.masters]
         gradients = [None] * len(shapes) if shard is None else split_as(shard.to(self.master), shapes)
         for master, gradient in zip(self.masters, gradients, strict=True):
@@ -163,12 +164,12 @@ class FlatParameters:
 
     @torch.no_grad()
     def refresh_shard(self) -> None:
-        """The shard gets the master's numbers, unless it is the master."""
+        """Copy the master into the shard, unless they share memory."""
         if self.master.data_ptr() != self.shard.data_ptr():
             self.shard.copy_(self.master)
 
 
 @torch.no_grad()
 def end_to_end(tensors: Sequence[Tensor], padding: int) -> Tensor:
-    """One vector of all numbers, in order, and `padding` zeros."""
+    """One vector of all elements in order, followed by `padding` zeros."""
     return torch.cat([*(tensor.reshape(-1) for tensor in tensors), tensors[0].new_zeros(padding)])

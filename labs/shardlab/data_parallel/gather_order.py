@@ -1,10 +1,11 @@
-"""Do all ranks gather the same units in the same order? Units of one size would mix in silence if they did not.
+"""Check that all ranks gather the same units in the same order. Otherwise units of equal size would silently mix.
 
-What all ranks have gathered so far says which order is due next: the one that followed the last time. It costs one look
-at the group's store at the end of a pass, and no message. A rank that leaves it writes a note *before* it gathers, so
-that whoever has gathered with it finds the note when the pass ends; then all ranks compare, in words, what they have
-gathered, before a weight is changed. As every pass was agreed on or due, the same order is due on all ranks. A note is
-of one pass: a rank that is ahead leaves it for the pass that others have not begun.
+Each rank predicts the order of the next pass: the order that followed the last two passes when they last occurred. As
+long as predictions hold, the check costs one lookup in the group's store at the end of a pass, and no message. A rank
+that deviates writes a note to the store *before* it gathers, so that the ranks that gather with it find the note when
+the pass ends. Then all ranks compare by name what they have gathered, before any weight is changed. Every past order
+was either predicted or compared, so all ranks predict the same next order. A note belongs to one pass: a rank that is
+ahead leaves it for a pass that the others have not yet begun.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from datetime import timedelta
 import torch.distributed as dist
 
 MOST_NAMES = 8
-PATIENCE = timedelta(seconds=30)  # for ranks that gather more than the others, which wait for them
+PATIENCE = timedelta(seconds=30)  # how long to wait for ranks that gather more than this one
 Order = tuple[int, ...]
 
 
 class GatherOrder:
-    """One rank's gathers, pass by pass: a forward or a backward. names: of what is gathered, by its number."""
+    """One rank's gathers in each pass (a forward or a backward). names: of the gathered units, by number."""
 
     def __init__(self, names: Sequence[str], group: dist.ProcessGroup | None) -> None:
         self._names = names
@@ -30,18 +31,18 @@ class GatherOrder:
         number = store.add(f"zero3-{self._rank}", 1)  # every rank wraps the same models, one after the other
         self._store = dist.PrefixStore(f"zero3-{number}", store)
         self._before: tuple[Order, ...] = ()  # the last two passes, a forward and a backward
-        self._next: dict[tuple[Order, ...], Order] = {}  # the pass that followed two passes the last time
+        self._next: dict[tuple[Order, ...], Order] = {}  # the pass that last followed these two
         self._pass: Order = ()
-        self._number, self._noted = 0, False  # of this pass; whether this rank has left a note in it
+        self._number, self._noted = 0, False  # of this pass; whether this rank left a note in it
 
     def record(self, number: int) -> None:
-        """Call it before a gather."""
+        """Record a gather. Call it before the gather."""
         self._pass = (*self._pass, number)
         if self._next.get(self._before, ())[: len(self._pass)] != self._pass:
             self._leave_note()
 
     def end_pass(self) -> None:
-        """Compare with the others if some rank has left a note. Raises ValueError, on every rank alike."""
+        """Compare with other ranks if any rank left a note. Raises ValueError on every rank if the orders differ."""
         if self._next.get(self._before) != self._pass:
             self._leave_note()
         is_asked = self._noted or (self._size > 1 and self._store.check([self._note]))
@@ -52,7 +53,7 @@ class GatherOrder:
         self._before, self._pass = (*self._before, self._pass)[-2:], ()
 
     def forget(self) -> None:
-        """Begin a new pass after one that was given up."""
+        """Start a new pass after one that was aborted."""
         self._pass = ()
 
     @property
@@ -69,15 +70,15 @@ class GatherOrder:
         self._store.set(keys[self._rank], json.dumps(mine))
         try:
             self._store.wait(keys, PATIENCE)
-        except RuntimeError:  # of the store: nobody else had anything to say in time
+        except RuntimeError:  # the store timed out: some ranks did not answer
             raise ValueError(
-                f"rank {self._rank} gathered {self._named(mine)}, and others still gather. {_REMEDY}"
+                f"rank {self._rank} gathered {self._named(mine)}, but other ranks are still gathering. {_REMEDY}"
             ) from None
         said = [tuple(json.loads(self._store.get(key))) for key in keys]
         other = next((rank for rank, theirs in enumerate(said) if theirs != said[0]), None)
         if other is not None:
             theirs, first = self._named(said[other]), self._named(said[0])
-            raise ValueError(f"rank {other} gathered {theirs} where rank 0 gathered {first}. {_REMEDY}")
+            raise ValueError(f"rank {other} gathered {theirs}, but rank 0 gathered {first}. {_REMEDY}")
 
     def _named(self, order: Order) -> str:
         names = [self._names[number] for number in order]
@@ -85,4 +86,4 @@ class GatherOrder:
         return ", ".join(shown) or "nothing"
 
 
-_REMEDY = "No weight was changed; a model that ZeRO-3 cuts must use the same units in the same order on every rank"
+_REMEDY = "No weight was changed. A model under ZeRO-3 must use the same units in the same order on every rank"

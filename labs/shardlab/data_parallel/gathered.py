@@ -1,4 +1,4 @@
-"""Where weights live between their uses: whole on every rank (ZeRO-1 and 2), or in shards until they are gathered."""
+"""How weights are stored between uses: whole on every rank (ZeRO-1 and 2), or in shards until they are gathered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shardlab.data_parallel.reducing import Reducer
 
 
 class WholeWeights:
-    """Every rank has all weights, always (ZeRO-1 and 2)."""
+    """Every rank always has all weights (ZeRO-1 and 2)."""
 
     stay_whole = True
 
@@ -37,7 +37,7 @@ class WholeWeights:
         return nullcontext()
 
     def before_forward(self, reducer: Reducer) -> None:
-        """A model that was changed cannot send the gradients that other ranks wait for."""
+        """Raise the alarm if the model was changed, since it cannot send the gradients that other ranks wait for."""
         if torch.is_grad_enabled() and (change := reducer.change()):
             reducer.raise_alarm(change)
 
@@ -47,9 +47,9 @@ class WholeWeights:
 
 
 class GatheredVector:
-    """A vector that has memory only between `gather` and `free`; between steps there is the shard.
+    """A vector that has memory only between `gather` and `free`. Between steps only the shard is stored.
 
-    start_gather: how weights travel. secondary: a second shard of hpZ, until the next step.
+    start_gather: how weights are sent. secondary: hpZ's second shard, kept until the next step.
     """
 
     def __init__(self, flat: FlatParameters, start_gather: Gather, *, number: int) -> None:
@@ -62,25 +62,25 @@ class GatheredVector:
 
     @torch.no_grad()
     def gather(self, *, alarm: bool = False) -> None:
-        """Start to gather, unless that has been done; `wait` before use. alarm: send NaN instead."""
+        """Start to gather, unless already started. Call `wait` before use. alarm: send NaN instead."""
         if not self.is_there:
             self.is_there = True
             mine = self.flat.shard if self.secondary is None else self.secondary
             self._finish = self._start_gather(self, torch.full_like(mine, torch.nan) if alarm else mine)
 
     def allocate(self) -> None:
-        """Give the vector memory to gather into."""
+        """Allocate the vector's memory to gather into."""
         self.flat.full.untyped_storage().resize_(self._full_bytes)
 
     @torch.no_grad()
     def wait(self) -> None:
-        """Return when the gathered weights can be used."""
+        """Wait until the gathered weights can be used."""
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
 
     def free(self) -> None:
-        """Give the vector's memory back. Views of it, and what autograd has saved, stay and find the next gather's."""
+        """Free the vector's memory. Views and tensors saved by autograd stay valid and see the next gathered values."""
         self.wait()
         if self.is_there:
             self.flat.full.untyped_storage().resize_(0)
@@ -93,11 +93,11 @@ class GatheredVector:
         self.flat.refresh_shard()
 
 
-Gather = Callable[[GatheredVector, Tensor], Callable[[], Any]]  # sends this rank's shard; what comes back waits
+Gather = Callable[[GatheredVector, Tensor], Callable[[], Any]]  # sends this rank's shard; the result waits
 
 
 def gather_plain(vector: GatheredVector, mine: Tensor) -> Callable[[], Any]:
-    """All ranks send their shards as they are."""
+    """All ranks send their shards without compression."""
     vector.allocate()
     work: Any = dist.all_gather_single(vector.flat.full, mine, group=vector.flat.group, async_op=True)
     return work.wait

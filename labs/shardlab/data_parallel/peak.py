@@ -1,4 +1,4 @@
-"""The most that a rank of ZeRO-3 holds at once, for the small GPT in fp32: states, whole units, gradients, activations.
+"""Peak memory of a ZeRO-3 rank, for the small GPT in fp32: states, whole units, gradients, activations.
 
 B sequences per rank, S tokens each, H hidden, A heads, V vocabulary, L blocks, N ranks.
 """
@@ -15,29 +15,29 @@ FP32, INT64 = 4, 8
 
 
 def block_activation_bytes(config: GPTConfig, batch: int) -> int:
-    """What a block keeps for its backward: 16H + A + 4 numbers per token.
+    """Bytes that a block keeps for its backward: 16H + A + 4 numbers per token.
 
-    Inputs of both norms 2H, their results 2H, q, k and v 3H, attention's result H, the MLP before and after its GELU
-    8H; each norm's mean and scale, and a sum of exponentials per head. (PyTorch's CPU kernels: no score is kept.)
+    Inputs of both norms 2H, their outputs 2H, q, k and v 3H, the output of attention H, the MLP before and after its
+    GELU 8H, each norm's mean and scale, and a sum of exponentials per head. (PyTorch's CPU kernels keep no scores.)
     """
     return FP32 * batch * config.sequence * (16 * config.hidden + config.heads + 4)
 
 
 def outer_activation_bytes(config: GPTConfig, batch: int) -> int:
-    """What embedding, last norm, head and loss keep: 2H + 2 + V numbers per token, tokens, targets and positions."""
+    """Bytes kept by embedding, last norm, head and loss: 2H + 2 + V numbers per token, tokens, targets, positions."""
     tokens = batch * config.sequence
     numbers = FP32 * tokens * (2 * config.hidden + 2 + config.vocabulary)
-    return numbers + INT64 * (2 * tokens + config.sequence) + FP32  # and the weight that the mean is divided by
+    return numbers + INT64 * (2 * tokens + config.sequence) + FP32  # plus the weight that the mean is divided by
 
 
 def predicted_peak(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: int = 1) -> float:
-    """Bytes at the worst moment of a step with Adam: the maximum over the blocks k = L-1 ... 0 of the backward.
+    """Peak bytes of a step with Adam: the maximum over the blocks k = L-1 ... 0 of the backward.
 
-    While block k is at work a rank holds
-    1. shards: weights, Adam's two moments, and the gradients of the blocks behind it
-    2. whole units: this block, `prefetch` ahead of it, and what lies outside of all blocks
+    During the backward of block k, a rank holds
+    1. shards: weights, Adam's two moments, and the gradients of the blocks already done
+    2. whole units: this block, the next `prefetch` blocks, and the parameters outside all blocks
     3. whole gradients: this block's, and those of at most MOST_ON_THE_WAY blocks that are being summed
-    4. activations of the blocks that are still to come, and of what is outside of them
+    4. activations of the remaining blocks, and of everything outside the blocks
     """
     with torch.device("meta"):
         model = GPT(config)
@@ -56,7 +56,7 @@ def predicted_peak(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: i
 
 
 def rule_of_thumb(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: int = 1) -> float:
-    """16 bytes per parameter over N, units that are whole at once, all activations: too low where weights are most."""
+    """16 bytes per parameter / N, the units that are whole at once, all activations. Too low if weights dominate."""
     with torch.device("meta"):
         model = GPT(config)
     parameters = sum(parameter.numel() for parameter in model.parameters())

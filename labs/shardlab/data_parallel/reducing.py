@@ -1,4 +1,4 @@
-"""When gradients are reduced: at the step (ZeRO-1), or bucket by bucket in the backward (ZeRO-2 and 3)."""
+"""Reduce gradients at the step (ZeRO-1), or bucket by bucket in the backward (ZeRO-2 and 3)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ Reduce = Callable[[FlatParameters, Tensor], tuple[Works, Tensor]]
 
 
 def reduce_plain(vector: FlatParameters, full: Tensor) -> tuple[Works, Tensor]:
-    """Start to sum a vector of gradients as it is."""
+    """Start to sum a vector of gradients without compression."""
     return vector.layout.reduce(vector, full)
 
 
 class AlreadyReduced:
-    """The gradients are the same on every rank, as after DDP.
+    """For gradients that are already the same on every rank, as after DDP.
 
-    The three sources of gradients have these methods: `shards` gives this rank's shard of each vector at the step,
-    `held` is kept in addition to `parameter.grad`, and `forget` drops what a backward that raised has left.
+    All three sources of gradients have these methods: `shards` returns this rank's shard of each vector at the step,
+    `held` returns the gradients stored in addition to `parameter.grad`, and `forget` drops what a backward that raised
+    left behind.
     """
 
     def __init__(self, vectors: Sequence[FlatParameters]) -> None:
@@ -46,9 +47,9 @@ class AlreadyReduced:
 
 
 class Reducer:
-    """Sums vectors of gradients to their owners when the step asks for them, and raises the alarm on every rank.
+    """Sums vectors of gradients to their owners at the step, and raises the alarm on every rank.
 
-    replicas: ranks that hold the same shards and add theirs. average: the mean instead of the sum.
+    replicas: ranks that hold the same shards, over which shards are summed too. average: the mean instead of the sum.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Reducer:
             yield full
 
     def _reduce_all(self, fulls: Iterable[Tensor]) -> list[Tensor]:
-        """One vector is laid end to end while another is on its way."""
+        """Reduce vectors one by one, flattening one while another is in flight."""
         self._on_the_way.clear()
         shards: list[Tensor] = []
         for number, full in enumerate(fulls):
@@ -97,7 +98,7 @@ class Reducer:
         self._on_the_way.append((number, *self._reduce(self.vectors[number], full)))
 
     def receive(self, *, leave: int = 0) -> Iterator[tuple[int, Tensor]]:
-        """Wait for the sums that left first; a vector's number and this rank's shard."""
+        """Wait for the oldest sums, and yield each vector's number and this rank's shard."""
         while len(self._on_the_way) > leave:
             number, works, shard = self._on_the_way.popleft()
             for work in works:
@@ -107,12 +108,12 @@ class Reducer:
             yield number, shard if self._divisor == 1 else shard.div_(self._divisor)
 
     def change(self) -> str | None:
-        """In words, what has become of the model since it was wrapped."""
+        """A description of what has changed in the model since it was wrapped."""
         return self._snapshot.change(self._homes)
 
     @torch.no_grad()
     def raise_alarm(self, change: str | None) -> None:
-        """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
+        """Send NaN instead of the gradients that other ranks are waiting for, then raise on all ranks."""
         self.alarm.complaints += [] if change is None else [change]
         self.alarm.answer(self._reduce_all(one.nan_filled() for one in self.vectors) if self.alarm.is_on else [])
 
@@ -125,7 +126,7 @@ class Reducer:
 
 
 class Weights(Protocol):
-    """Where weights live. has_left: a vector's gradients are on their way. secondary: more shards that are held."""
+    """How weights are stored. has_left: a vector's gradients were sent. secondary: additional shards held."""
 
     stay_whole: bool
 
@@ -140,9 +141,9 @@ class Weights(Protocol):
 
 
 class InBackward:
-    """Full gradients live only as long as their bucket is on its way; those of several backwards add up in shards.
+    """Full gradients exist only while their bucket is in flight. Those of several backwards accumulate in shards.
 
-    dtype: of the shards, torch.float32 for long sums.
+    dtype: of the shards; use torch.float32 for long sums.
     """
 
     def __init__(self, reducer: Reducer, weights: Weights, *, dtype: torch.dtype | None) -> None:
@@ -150,7 +151,7 @@ class InBackward:
         self.buckets = [Bucket(vector.parameters, multiple_of=len(vector.lengths)) for vector in reducer.vectors]
         self.bucket_of = {p: bucket for bucket in self.buckets for p in bucket.parameters}
         self._shards: list[Tensor | None] = [None] * len(self.buckets)
-        self.num_sent = 0  # buckets that have left in this backward
+        self.num_sent = 0  # buckets sent in this backward
         self._is_running = False
         self.has_arrived = False  # a gradient of this backward
         reducer.module.register_forward_pre_hook(self._before_forward)
@@ -164,20 +165,20 @@ class InBackward:
             self._weights.before_forward(self.reducer)
 
     def _after_forward(self, module: nn.Module, _: Any, output: Any) -> None:
-        """A backward of this output begins with it."""
+        """Call `begin` when a backward of this output starts."""
         if not backward.is_running():
             for tensor in backward.entrances(output):
                 tensor.register_hook(self.begin)
 
     def begin(self, _: Tensor | None = None) -> None:
-        """`_finish` runs at the end of the whole backward, not of one that recomputation runs inside it."""
+        """Let `_finish` run at the end of the whole backward, not of a nested backward run by recomputation."""
         if not self._is_running:
             self._is_running = True
             backward.call_at_its_end(self._finish)
 
     @torch.no_grad()
     def _arrived(self, parameter: Tensor) -> None:
-        """A gradient is complete: 1. move it into its bucket  2. send the buckets that are full, in order."""
+        """Called when a gradient is complete: 1. move it into its bucket  2. send full buckets in order."""
         self.begin()
         self.has_arrived = True
         bucket = self.bucket_of[parameter]  # type: ignore[index]
@@ -189,7 +190,7 @@ class InBackward:
         self.send_full_buckets()
 
     def send_full_buckets(self) -> None:
-        """In the same order on every rank; then wait for all but the newest."""
+        """Send full buckets in the same order on every rank, then wait for all but the newest ones."""
         while self.num_sent < len(self.buckets) and not self.buckets[self.num_sent].waiting:
             bucket, vector = self.buckets[self.num_sent], self.reducer.vectors[self.num_sent]
             self.reducer.alarm.examine(bucket.parameters, bucket.gradients, vector.slice_heads(bucket.flat))
@@ -207,7 +208,7 @@ class InBackward:
 
     @torch.no_grad()
     def _finish(self) -> None:
-        """At the end of a backward: send what is left, unused parameters as zeros, and wait for all."""
+        """At the end of a backward, send the remaining buckets (unused parameters as zeros) and wait for all."""
         if not self.has_arrived:  # torch.autograd.grad leaves the parameters alone
             self._is_running = False
             return
@@ -226,7 +227,7 @@ class InBackward:
         self.num_sent, self._is_running, self.has_arrived = 0, False, False
 
     def forget_one_that_raised(self) -> None:
-        """A backward that raised has left its buckets half full."""
+        """Reset after a backward that raised, which leaves half-full buckets."""
         if self._is_running:
             self._forget_backward()
 

@@ -1,6 +1,6 @@
-"""An optimizer of which every rank keeps a shard: the states of an N-th of the weights.
+"""A sharded optimizer: each rank keeps the optimizer states of an N-th of the weights.
 
-The first half of ZeRO-1 (1910.02054, section 5.1). The gradients are the same on every rank already, as after DDP.
+This is the first half of ZeRO-1 (1910.02054, section 5.1). Gradients are already the same on every rank, as after DDP.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Together = Callable[[list[nn.Parameter]], list[list[nn.Parameter]]]
 
 
 class ShardedOptimizer:
-    """`optimizer_class` over this rank's shard of the parameters, laid end to end; the others' weights are gathered.
+    """`optimizer_class` over this rank's shard of the flattened parameters. Other ranks' weights are gathered.
 
-    parameters: as torch's optimizers take them, groups with their own options included. Each group and dtype has its
-    own vectors, of 25 MiB at most, so that few are reduced at a time. master_dtype: torch.float32 keeps a
-    precise copy of low-precision weights, sharded as well. compute_dtype: turn the weights into this type for the
-    passes, and gather them so; the master keeps what they were. offload: the optimizer works on the CPU; gradients'
-    shards go there and weights' shards come back. layout: `flat.WholeParameters` gives each parameter one owner, for
-    optimizers that look at matrices. weights, together: where weights live, and which parameters share a vector.
-    A learning-rate scheduler takes `optimizer.local`. Raises ValueError, on every rank, for an optimizer that does not
-    suit the layout.
+    parameters: as for torch's optimizers, including groups with their own options. Each group and dtype has its own
+    vectors of at most 25 MiB, so that few are in flight at a time. master_dtype: torch.float32 keeps a precise, sharded
+    copy of low-precision weights. compute_dtype: convert the weights to this dtype for the passes and gather them in
+    it; the master keeps the original dtype. offload: the optimizer works on the CPU; gradient shards are copied there
+    and weight shards back. layout: `flat.WholeParameters` gives each parameter one owner, for optimizers that need
+    matrices. weights, together: how weights are stored, and which parameters share a vector.
+    Pass `optimizer.local` to a learning-rate scheduler. Raises ValueError on every rank if the optimizer does not suit
+    the layout.
     """
 
-    module: nn.Module  # of Zero1, Zero2 and Zero3, with the two below
+    module: nn.Module  # set by Zero1, Zero2 and Zero3, like the next two
     replicas: dist.ProcessGroup | None
     alarm: Alarm
 
@@ -64,7 +64,7 @@ class ShardedOptimizer:
             settings = {name: value for name, value in (options | groups[0]).items() if name != "params"}
             refuse_what_needs_matrices(optimizer_class, settings, device)
         elif together is not None:
-            raise ValueError("only Zero1 and ShardedOptimizer take a layout: buckets and units are cut in equal shards")
+            raise ValueError("only Zero1 and ShardedOptimizer take a layout: buckets and units use equal shards")
         kinds = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
         self.vectors: list[FlatParameters] = []
         for one in groups:
@@ -79,7 +79,7 @@ class ShardedOptimizer:
         self.gradients: Gradients = AlreadyReduced(self.vectors)
 
     def _keep_own(self) -> None:
-        """Drop from the optimizer what other ranks own, and what state it has begun for it."""
+        """Drop other ranks' parameters, and any state for them, from the optimizer."""
         own = {master for vector in self.vectors for master in vector.masters}
         for one in self.local.param_groups:
             one["params"] = [parameter for parameter in one["params"] if parameter in own]
@@ -88,11 +88,11 @@ class ShardedOptimizer:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The local optimizer's groups: change a learning rate here."""
+        """The local optimizer's groups. Change a learning rate here."""
         return self.local.param_groups
 
     def step(self, closure: Callable[[], Any] | None = None, *, max_norm: float | None = None) -> Any:
-        """1. gradients of this rank's shards  2. clip by the norm of all ranks' together  3. step  4. gather weights.
+        """1. get this rank's gradient shards  2. clip by the norm over all ranks  3. step  4. gather weights.
 
         Returns the closure's loss.
         """
@@ -107,12 +107,12 @@ class ShardedOptimizer:
         return loss
 
     def reduce_gradients(self) -> None:
-        """The first half of `step`: the masters get the gradients of this rank's shards."""
+        """The first half of `step`: set the masters' gradients from this rank's shards."""
         for vector, gradient in zip(self.vectors, self.gradients.shards(), strict=True):
             vector.take_gradient(gradient)
 
     def update(self) -> None:
-        """The second half: update this rank's shards by the masters' gradients, and gather the others' weights."""
+        """The second half of `step`: update this rank's shards, and gather the other ranks' weights."""
         if any(one["params"] for one in self.param_groups):
             self.local.step()
         for vector in self.vectors:
@@ -120,26 +120,26 @@ class ShardedOptimizer:
         self.all_gather_params()
 
     def all_gather_params(self) -> None:
-        """Every rank gets all weights from the masters: after a step, or after a load."""
+        """Copy the masters into all weights on every rank, after a step or a load."""
         for work in self.weights.all_gather_params():
             work.wait()
-        # so that a backward through a graph of the old weights raises, as it does after a step of torch's optimizers
+        # so that a backward through a graph of the old weights raises, as after a step of torch's optimizers
         torch.autograd.graph.increment_version([one for vector in self.vectors for one in vector.parameters])
 
     def _master_gradients(self) -> list[Tensor]:
-        """What this rank's optimizer sees, and an empty tensor of each vector's type: a rank may own nothing."""
+        """This rank's master gradients, plus an empty tensor per vector, because a rank may own nothing."""
         found = [master.grad for vector in self.vectors for master in vector.masters if master.grad is not None]
         return [*found, *(vector.master.detach()[:0] for vector in self.vectors)]
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Drop all gradients."""
         for vector in self.vectors:
             for parameter in vector.parameters:
                 parameter.grad = None
         self.gradients.forget()
 
     def held(self) -> ModelStates:
-        """Bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
+        """The bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
         weights = storage_bytes(self._weights())
         gradients = [p.grad for vector in self.vectors for p in vector.parameters if p.grad is not None]
         return ModelStates(
@@ -147,7 +147,7 @@ class ShardedOptimizer:
         )
 
     def tensors(self) -> list[Tensor]:
-        """Everything that lives from step to step on this rank."""
+        """All tensors that persist between steps on this rank."""
         states = [value for state in self.local.state.values() for value in state.values()]
         masters = [vector.master for vector in self.vectors]
         return [*self._weights(), *masters, *(state for state in states if isinstance(state, Tensor))]
@@ -157,17 +157,17 @@ class ShardedOptimizer:
         return own + self.weights.secondary()
 
     def gathered(self) -> AbstractContextManager[None]:
-        """Inside, every parameter of the model holds its whole value on every rank."""
+        """Inside this context, every parameter holds its whole value on every rank."""
         return self.weights.gathered()
 
     def full_parameters(self) -> dict[str, Tensor]:
-        """A copy of all parameters by name, whole, on every rank."""
+        """A whole copy of every parameter, by name, on every rank."""
         with self.gathered():
             return {name: parameter.detach().clone() for name, parameter in self.module.named_parameters()}
 
 
 def _together(layout: Layout, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Which parameters share a vector: of one dtype and device, and as many as the layout wants."""
+    """Group parameters into vectors, each with one dtype and device, in the sizes the layout chooses."""
     by_kind: dict[Any, list[nn.Parameter]] = {}
     for parameter in parameters:
         by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
@@ -175,7 +175,7 @@ def _together(layout: Layout, parameters: list[nn.Parameter]) -> list[list[nn.Pa
 
 
 def _groups_of(parameters: Iterable[Any]) -> list[dict[str, Any]]:
-    """Parameters as one group, or groups as they are; each parameter once. Raises ValueError for none."""
+    """The given groups, or all parameters as one group, each parameter once. Raises ValueError if there are none."""
     given = list(parameters)
     groups = [dict(one) for one in given] if given and isinstance(given[0], dict) else [{"params": given}]
     seen: set[Tensor] = set()
@@ -185,5 +185,5 @@ def _groups_of(parameters: Iterable[Any]) -> list[dict[str, Any]]:
         seen.update(one["params"])
     groups = [one for one in groups if one["params"]]
     if not groups:
-        raise ValueError("there is no parameter to optimise: give at least one with requires_grad")
+        raise ValueError("there is no parameter to optimize: give at least one with requires_grad")
     return groups

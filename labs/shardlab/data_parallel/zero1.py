@@ -1,6 +1,7 @@
-"""ZeRO-1 (1910.02054, section 5.1): the optimizer's states are cut; gradients are summed to where they are needed.
+"""ZeRO-1 (1910.02054, section 5.1): optimizer states are sharded, and gradients are summed to their owners.
 
-Where DDP all-reduces, ZeRO-1 reduce-scatters before the step and gathers weights after it: the same bytes, 2(N-1)/N.
+Instead of DDP's all-reduce, ZeRO-1 reduce-scatters before the step and gathers weights after it. The bytes are the
+same, 2(N-1)/N.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
 
 
 def Zero1(module: nn.Module, optimizer_class: type[torch.optim.Optimizer], **options: Any) -> ShardedOptimizer:
-    """Each rank updates a shard of the weights; gradients stay whole until the step. options: as of `wrap`."""
+    """Each rank updates a shard of the weights. Gradients stay whole until the step. options: as in `wrap`."""
     zero, reducer = wrap(module, optimizer_class, **options)
     zero.gradients = reducer
     return zero
@@ -40,16 +41,16 @@ def wrap(
     reduce: Reduce = reduce_plain,
     **options: Any,
 ) -> tuple[ShardedOptimizer, Reducer]:
-    """A sharded optimizer of a module that averages the gradients itself: each rank has its part of the batch.
+    """A sharded optimizer of a module that averages gradients itself. Each rank has its part of the batch.
 
     Then `loss.backward()`, `step()`, `zero_grad()`; several backwards before a step add up. parameter_groups: groups
     with their own options; by default all trainable parameters in one. replicas: for hybrid sharding (HSDP), the ranks
-    of other nodes that hold the same shard as this one: only shards of gradients travel between nodes. check_finite:
-    False for loss scalers, which rely on infs; trouble is then known to one rank only. average: False leaves the sum
-    of all ranks' gradients, where the loss is divided by all ranks' tokens already. same_buffers: in training, buffers
-    such as BatchNorm's running means are made those of the first rank before each forward, as DDP does it; FSDP2 does
-    not. Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after
-    it was wrapped or a gradient is not a number, each on any rank.
+    of other nodes that hold the same shard as this one, so that only gradient shards are sent between nodes.
+    check_finite: False for loss scalers, which rely on infs; trouble is then known to one rank only. average: False
+    keeps the sum of all ranks' gradients, if the loss is already divided by all ranks' tokens. same_buffers: in
+    training, copy buffers such as BatchNorm's running means from the first rank before each forward, as DDP does (FSDP2
+    does not). Raises ValueError on every rank for models that differ or are frozen. Later it raises on every rank if,
+    on any rank, the model was changed after it was wrapped or a gradient is not finite.
     """
     named = trainable(module)
     same_on_every_rank(named, group=group)

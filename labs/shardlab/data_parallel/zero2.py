@@ -1,4 +1,4 @@
-"""ZeRO-2 (1910.02054, section 5.2): a gradient is summed to its owner in the backward, and freed everywhere else."""
+"""ZeRO-2 (1910.02054, section 5.2): each gradient is summed to its owner in the backward and freed everywhere else."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def Zero2(
     gradient_dtype: torch.dtype | None = None,
     **options: Any,
 ) -> ShardedOptimizer:
-    """As `Zero1`, but full gradients live only as long as their bucket, a vector with its own shards, is on its way.
+    """Like `Zero1`, but full gradients exist only while their bucket, a vector with its own shards, is in flight.
 
-    gradient_dtype: of the shards, in which the gradients of several backwards add up; torch.float32 for long sums.
+    gradient_dtype: of the shards in which gradients of several backwards accumulate; torch.float32 for long sums.
     """
     weights = WholeWeights()
     buckets = partial(assign_buckets, bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes)

@@ -1,8 +1,8 @@
 """ZeRO-3 (1910.02054, section 5.3; PyTorch FSDP, 2304.11277): gather a layer's weights, use them, free them.
 
 A *unit* is a part of the model whose weights are gathered together. Forward and backward gather each unit once, and the
-gradients are reduce-scattered: 3(N-1)/N of the model is sent. To follow a backward: here weights come and go, in
-`reducing.py` gradients leave, and `gathered.py` is one vector's memory.
+gradients are reduce-scattered: 3(N-1)/N of the model is sent. To follow a backward, note that this file gathers and
+frees weights, `reducing.py` sends gradients, and `gathered.py` manages the memory of one vector.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def Zero3(
     first_bucket_bytes: int | None = None,
     **options: Any,
 ) -> ShardedOptimizer:
-    """As `Zero2`, but the weights, too, are cut, and gathered unit by unit while they are used.
+    """Like `Zero2`, but the weights are sharded too, and gathered unit by unit for each use.
 
-    units: modules of the model, none inside another; what is in none of them, or in two (a tied weight), is gathered
-    for the whole step. Each is a bucket, whatever bucket_bytes says. prefetch: how many units are gathered ahead.
-    reshard_after_forward: False keeps the weights for the backward: 2(N-1)/N are sent. gather: how weights travel.
-    Raises ValueError for units that are nested or not of this model, and, on every rank, where ranks have used their
-    units in different orders.
+    units: modules of the model, none inside another. Parameters in no unit or in two (a tied weight) are gathered for
+    the whole step. Each unit is a bucket, regardless of bucket_bytes. prefetch: how many units to gather ahead.
+    reshard_after_forward: False keeps the weights for the backward, which sends 2(N-1)/N. gather: how weights are sent.
+    Raises ValueError for units that are nested or not part of this model, and on every rank if ranks use their units in
+    different orders.
     """
     weights = GatheredUnits(module, units, prefetch=prefetch, reshard=reshard_after_forward, gather=gather)
     zero, reducer = wrap(module, optimizer_class, weights=weights, together=weights.together, **options)
@@ -66,16 +66,16 @@ class GatheredUnits:
         self._start_gather, self._unit_of = gather, owners_of(module, units)
         self.vectors: list[GatheredVector] = []
         self._vectors_of: dict[nn.Module, list[GatheredVector]] = {one: [] for one in (*units, module)}
-        self._order: list[nn.Module] = []  # in which the units of the first forward began
+        self._order: list[nn.Module] = []  # units in the order of the first forward
         self._knows_order = False
         self._began: dict[nn.Module, int] = {module: 0}  # the number of the first node of a unit's last forward
-        self._first_began: dict[nn.Module, int] = {}  # and of its first forward since the last backward
+        self._first_began: dict[nn.Module, int] = {}  # the same for its first forward since the last backward
         self._entered: dict[nn.Module, int] = {}  # units that this backward has entered, and their first nodes
 
-    # ---- what the optimizer asks -------------------------------------------------------------------------------------
+    # ---- called by the optimizer -------------------------------------------------------------------------------------
 
     def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        """One vector per unit and dtype, the last unit first, as the backward finishes them; the rest at the end."""
+        """One vector per unit and dtype, in the order of the backward (last unit first), then the rest."""
         by_unit: dict[Any, list[nn.Parameter]] = {}
         for parameter in reversed(parameters):
             by_unit.setdefault((self._unit_of[parameter], parameter.dtype), []).append(parameter)
@@ -106,7 +106,7 @@ class GatheredUnits:
     # ---- hooks: 1. before and after each forward ---------------------------------------------------------------------
 
     def connect(self, gradients: InBackward, group: dist.ProcessGroup | None) -> None:
-        """Register the hooks, after all vectors are made. gradients: knows which have left in a backward."""
+        """Register the hooks, once all vectors exist. gradients: knows which vectors were sent in a backward."""
         self._gradients = gradients
         self._accumulators = {parameter: backward.accumulator(parameter) for parameter in gradients.bucket_of}
         name_of = {one: name or "the parameters in no unit" for name, one in self._module.named_modules()}
@@ -126,7 +126,7 @@ class GatheredUnits:
             part._apply = _refuse_to_move  # it would read freed memory
 
     def before_forward(self, reducer: Reducer) -> None:
-        """The first gather of a step carries the alarm: a rank whose model was changed could not follow the others."""
+        """Use the first gather of a step to carry the alarm, since a rank with a changed model could not continue."""
         first = self.vectors[-1]
         if not torch.is_grad_enabled() or first.is_there or not reducer.alarm.is_on:
             return
@@ -137,7 +137,7 @@ class GatheredUnits:
             reducer.raise_alarm(change)
 
     def _before_forward(self, unit: nn.Module, _: Any) -> None:
-        if backward.is_running():  # a recomputation, which reads the weights even if their gradients have left
+        if backward.is_running():  # a recomputation, which reads the weights even if their gradients were sent
             node = backward.current_node()
             self._complete_passed(node)
             self._entered.setdefault(unit, min(node, self._first_began.get(unit, node)))  # no output was watched
@@ -156,8 +156,8 @@ class GatheredUnits:
             self._free(self._vectors_of[unit])
 
     def _watch(self, unit: nn.Module, part: nn.Module, _: Any, output: Any) -> None:
-        """A backward needs the unit's weights from where it enters this part of it."""
-        if not backward.is_running():  # what is recomputed has its hooks already
+        """Hook the outputs of a part of the unit, because a backward that enters there needs the unit's weights."""
+        if not backward.is_running():  # recomputed outputs already have hooks
             for tensor in backward.entrances(output):
                 node, first = backward.node_of(tensor), self._began.get(unit, 0)
                 tensor.register_hook(lambda _, node=node, first=first: self._before_backward(unit, node, first))
@@ -180,10 +180,11 @@ class GatheredUnits:
 
     @torch.no_grad()
     def _complete_passed(self, node: int) -> None:
-        """A backward takes a graph's nodes from the last to the first: units whose first node is a later one are done.
+        """Finish the units that the backward has passed. It visits nodes from last to first, so these are the units
+        whose first node has a higher number than `node`.
 
-        Their parameters that it does not reach get zeros. So every rank sends a unit's gradients before the next
-        gather, no matter which branch it took inside the unit.
+        Parameters of such a unit that the backward does not reach get zeros. Every rank therefore sends a unit's
+        gradients before the next gather, no matter which branch it took inside the unit.
         """
         for unit in [unit for unit, first in self._entered.items() if first > node]:
             buckets = [self._gradients.buckets[vector.number] for vector in self._vectors_of[unit]]
@@ -199,7 +200,7 @@ class GatheredUnits:
         return backward.reaches(self._accumulators[parameter])
 
     def has_left(self, number: int) -> None:
-        """The gradients of a vector are complete: its weights have done their work in this step."""
+        """The gradients of a vector are complete, so its weights are not needed again in this step."""
         self.vectors[number].free()
 
     def backward_ended(self) -> None:
@@ -225,10 +226,10 @@ class GatheredUnits:
             vector.wait()
 
     def _gather_ahead(self, unit: nn.Module, direction: int) -> None:
-        """Start gathering the units that came next in the first forward, forward (+1) or backward (-1).
+        """Start gathering the units that came next (+1) or before (-1) in the order of the first forward.
 
-        A unit that it did not use, say of another branch, has no place in its order: the units after it are gathered
-        when they are used.
+        A unit that the first forward did not use, such as one in another branch, is not in that order. The units after
+        it are gathered only when they are used.
         """
         if not self._knows_order or unit not in self._order:
             return
@@ -238,7 +239,7 @@ class GatheredUnits:
                 self._start(self._due(self._order[place + direction * ahead]))
 
     def _due(self, unit: nn.Module) -> list[GatheredVector]:
-        """A unit's vectors without those whose gradients have left: a hook that fires late must not gather these."""
+        """A unit's vectors whose gradients were not yet sent. A hook that fires late must not gather the others."""
         return [vector for vector in self._vectors_of[unit] if vector.number >= self._gradients.num_sent]
 
     def _free(self, vectors: Sequence[GatheredVector]) -> None:
@@ -248,20 +249,20 @@ class GatheredUnits:
     def _before_state_dict(self, *_: Any) -> None:
         if not all(vector.is_there for vector in self.vectors):
             raise ValueError(
-                "the weights are in shards on all ranks: call full_parameters(), or state_dict() inside gathered(), "
-                "on every rank"
+                "the weights are sharded over all ranks: on every rank, call full_parameters(), or state_dict() inside "
+                "gathered()"
             )
 
 
 def _refuse_to_move(*_: Any, **__: Any) -> nn.Module:
     raise ValueError(
-        "the weights are in shards, and cannot be moved or turned into another type: do that first, then wrap the "
+        "the weights are sharded and cannot be moved or converted: do that first, then wrap the "
         "model, or wrap it with compute_dtype="
     )
 
 
 def owners_of(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Parameter, nn.Module]:
-    """The unit that has each trainable parameter, or the whole model for one in no unit or in several.
+    """The unit of each trainable parameter, or the whole model for parameters in no unit or in several.
 
     Raises ValueError for units that are nested or not part of the model.
     """
@@ -271,7 +272,7 @@ def owners_of(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Paramete
         if unit is module or unit not in module.modules():
             raise ValueError(f"a {name} is not part of the model: give modules inside it as units")
         if any(other in parts for other in units if other is not unit):
-            raise ValueError(f"a {name} has another unit inside: give units side by side, one level deep")
+            raise ValueError(f"a {name} contains another unit: units must not be nested")
         unit_of |= {part: module if part in unit_of else unit for part in parts}
     owners: dict[nn.Parameter, nn.Module] = {}
     for part in module.modules():

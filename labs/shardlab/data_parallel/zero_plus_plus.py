@@ -1,10 +1,10 @@
-"""ZeRO++ (2306.10209): ZeRO-3 with less to send, paid with precision (qwZ, qgZ) or memory (hpZ).
+"""ZeRO++ (2306.10209): ZeRO-3 with less communication, at the cost of precision (qwZ, qgZ) or memory (hpZ).
 
-| | what travels | instead of |
+| | sent | instead of |
 |---|---|---|
-| qwZ | weights of 8 bits in blocks | weights as they are |
-| hpZ | the backward's gather stays within a node | across all nodes |
-| qgZ | gradients of 8 bits in one all-to-all | a reduce-scatter |
+| qwZ | 8-bit weights in blocks | full-precision weights |
+| hpZ | the backward's gather within a node | across all nodes |
+| qgZ | 8-bit gradients in one all-to-all | a reduce-scatter |
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def ZeroPlusPlus(
     node: dist.ProcessGroup | None = None,
     **options: Any,
 ) -> ShardedOptimizer:
-    """As `Zero3`, with quantized_weights (qwZ), node (hpZ: the ranks of this machine) or quantized_gradients (qgZ).
+    """Like `Zero3`, with quantized_weights (qwZ), node (hpZ: the ranks of this machine) or quantized_gradients (qgZ).
 
-    Bytes: costs.compression.plus_bytes. In qgZ gradients are rounded once, and summed in float32 by their owner.
+    Bytes: costs.compression.plus_bytes. In qgZ, gradients are rounded once and summed in float32 by their owner.
     """
     gather = gather_quantized if quantized_weights else gather_plain
     if node is not None:
@@ -47,7 +47,7 @@ def ZeroPlusPlus(
 
 
 def gather_quantized(vector: GatheredVector, mine: Tensor) -> Callable[[], Any]:
-    """All ranks send their shards in 8 bits; the messages are turned into numbers when they are waited for."""
+    """All ranks send their shards in 8 bits. The returned function waits for the messages and decodes them."""
     flat, message = vector.flat, as_message(mine)
     messages = message.new_empty(len(flat.lengths) * message.numel())
     work: Any = dist.all_gather_single(messages, message, group=flat.group, async_op=True)
@@ -64,9 +64,9 @@ def gather_quantized(vector: GatheredVector, mine: Tensor) -> Callable[[], Any]:
 def gather_within_node(
     vector: GatheredVector, mine: Tensor, *, node: dist.ProcessGroup, from_all: Gather
 ) -> Callable[[], Any]:
-    """The first gather of a step asks all ranks, the others only the ranks of the own node.
+    """The first gather of a step uses all ranks, later gathers only the ranks of the same node.
 
-    Each keeps a secondary shard, its part within the node: 1/(ranks of a node) of the weights more memory.
+    Each rank keeps a secondary shard, its part within the node. The extra memory is 1/(ranks per node) of the weights.
     """
     rank, size, full = dist.get_rank(node), dist.get_world_size(node), vector.flat.full
     part, padding = shard_elements(full.numel(), size)
@@ -86,7 +86,7 @@ def gather_within_node(
 
 
 def reduce_quantized(vector: FlatParameters, full: Tensor) -> tuple[Works, Tensor]:
-    """qgZ: each rank gets its shard of all others' gradients in 8 bits and adds them up: one hop, one rounding."""
+    """qgZ: each rank receives its shard of all ranks' gradients in 8 bits and sums them. One hop, one rounding."""
     outgoing = torch.stack([as_message(part) for part in full.split(vector.lengths)])
     arriving = torch.empty_like(outgoing)
     dist.all_to_all_single(arriving.view(-1), outgoing.view(-1), group=vector.group)

@@ -1,6 +1,7 @@
-"""Every rank has a part of the experts: rows travel to them and back. What one device does lies in `model`.
+"""Expert parallelism: every rank holds some of the experts, and rows are sent to their experts and back.
 
-`model/` routes (`router`, `balance`), drops (`capacity`), sorts (`permutation`) and computes (`experts`, `moe`).
+The single-device parts are in `model/`: routing (`router`, `balance`), dropping (`capacity`), sorting (`permutation`)
+and computing (`experts`, `moe`).
 """
 
 from typing import TYPE_CHECKING

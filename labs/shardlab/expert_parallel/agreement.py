@@ -1,4 +1,4 @@
-"""Do the ranks agree on what they are about to exchange? Asked before a row is sent: gloo aborts where they do not."""
+"""Check that ranks agree on what they exchange, before any row is sent. Gloo aborts the process if they do not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Group = dist.ProcessGroup | None
 
 
 def check_same_layer(choice: Choice, module: nn.Module, *, group: Group) -> None:
-    """Raise ValueError, on every rank alike, when the ranks of a group have different choices or parameters."""
+    """Raise the same ValueError on every rank if the ranks of a group have different choices or parameters."""
     lines = [f"{choice.k} of {choice.experts} experts, {choice.groups_per_token} of {choice.groups} groups"]
     lines += [
         f"{name} {list(one.shape)} {one.dtype}{'' if one.requires_grad else ', frozen'}"
@@ -28,16 +28,17 @@ def check_same_layer(choice: Choice, module: nn.Module, *, group: Group) -> None
     ]
     if found := first_difference(lines, group=group):
         raise ValueError(
-            f"rank {found.rank} has another layer than rank 0: {found.line} where rank 0 has {found.line_of_first}. "
+            f"rank {found.rank} has a different layer from rank 0: {found.line}, but rank 0 has {found.line_of_first}. "
             "Build the same layer on every rank."
         )
 
 
 def gathered_counts(sizes: Sequence[int], *, has_gradient: bool, trouble: str, group: Group) -> list[list[int]]:
-    """Rows for each expert from every rank, [ranks][experts]: from one table, splits cannot disagree.
+    """Rows for each expert from every rank, [ranks][experts]. All ranks read one table, so their splits always match.
 
-    trouble: why this rank cannot go on, or "". Raises ValueError, on every rank alike, when some rank has trouble, and
-    when some have inputs with a gradient and others not: their backward would send nothing, and the others wait.
+    trouble: why this rank cannot continue, or "". Raises the same ValueError on every rank if any rank has trouble, or
+    if only some ranks' inputs require a gradient: ranks without one would send nothing in the backward, and the other
+    ranks would wait forever.
     """
     device = dist.distributed_c10d._get_object_coll_device(group)
     mine = torch.tensor([_flags(trouble, has_gradient), *sizes], device=device)
@@ -49,36 +50,36 @@ def gathered_counts(sizes: Sequence[int], *, has_gradient: bool, trouble: str, g
 def own_counts(
     counts_E: Tensor, *, has_gradient: bool, trouble: str, group: Group
 ) -> tuple[list[int], list[list[int]]]:
-    """This rank's rows for every expert [experts], and every rank's rows for its own ones [source][own expert].
+    """This rank's rows for every expert [experts], and every rank's rows for its own experts [source][own expert].
 
-    Each rank tells each other only what that one needs: one message per pair at once, where `gathered_counts` passes
-    the whole table around. Raises ValueError as that does.
+    Each rank sends each other rank only the counts it needs, one message per pair and all at once, whereas
+    `gathered_counts` passes around the whole table. Raises ValueError in the same cases.
     """
     size = dist.get_world_size(group)
     counts = counts_E.to(dist.distributed_c10d._get_object_coll_device(group))
     mine = functional.pad(counts.view(size, -1), (1, 0), value=_flags(trouble, has_gradient))
     table = torch.empty_like(mine)
     dist.all_to_all_single(table, mine, group=group)
-    numbers: list[int] = torch.cat([counts, table.flatten()]).tolist()  # the host waits for a GPU once, not twice
+    numbers: list[int] = torch.cat([counts, table.flatten()]).tolist()  # so that the host waits for the GPU only once
     sizes, lines = numbers[: len(counts)], numbers[len(counts) :]
     each = mine.shape[1]
     return sizes, _checked([lines[first : first + each] for first in range(0, len(lines), each)], trouble, group)
 
 
 def _flags(trouble: str, has_gradient: bool) -> int:
-    """1 where this rank has trouble, and 2 where its input has a gradient: the first number of its line."""
+    """The first entry of a rank's line: 1 if the rank has trouble, plus 2 if its input requires a gradient."""
     return bool(trouble) + 2 * has_gradient
 
 
 def _checked(table: list[list[int]], trouble: str, group: Group) -> list[list[int]]:
-    """The counts in a table whose lines begin with a rank's flags."""
+    """The counts in a table whose lines begin with a rank's flags. Raises ValueError if the flags show a problem."""
     flags = [line[0] for line in table]
     if any(one & 1 for one in flags):
         raise ValueError(_first_trouble(trouble, group))
     if odd := [rank for rank, one in enumerate(flags) if one != flags[0]]:
         raise ValueError(
-            f"the input of rank {odd[0]} {_gradient(flags[odd[0]])}, that of rank 0 {_gradient(flags[0])}: "
-            "one would wait for the other's backward forever. Let all inputs have a gradient, or none."
+            f"the input of rank {odd[0]} {_gradient(flags[odd[0]])}, but the input of rank 0 {_gradient(flags[0])}: "
+            "one would wait forever for the other's backward. Let the inputs of all ranks have a gradient, or none."
         )
     return [line[1:] for line in table]
 
@@ -94,7 +95,7 @@ def _first_trouble(trouble: str, group: Group) -> str:
 
 
 def check_counts(sent: Sequence[int], received: Sequence[int], num_rows: int, *, group: Group) -> None:
-    """Raise ValueError, on every rank alike, unless each rank expects from each other what that one sends."""
+    """Raise the same ValueError on every rank unless each rank expects from every other rank what that rank sends."""
     size = dist.get_world_size(group)
     device = dist.distributed_c10d._get_object_coll_device(group)
     is_table = len(sent) == len(received) == size
@@ -104,10 +105,10 @@ def check_counts(sent: Sequence[int], received: Sequence[int], num_rows: int, *,
     dist.all_gather_single(table, mine.unsqueeze(0), group=group)
     for rank, (rows, *counts) in enumerate(table.tolist()):
         if rows < 0:
-            raise ValueError(f"rank {rank} gives {counts[0]} and {counts[1]} counts to {size} ranks: give one per rank")
+            raise ValueError(f"rank {rank} has {counts[0]} and {counts[1]} counts for {size} ranks: give one per rank")
         if min(counts) < 0 or sum(counts[:size]) != rows:
             raise ValueError(
-                f"rank {rank} sends {counts[:size]} of {rows} rows: give counts from 0 that add up to its rows"
+                f"rank {rank} sends {counts[:size]} of {rows} rows: give counts of 0 or more that add up to its rows"
             )
     sends, expects = table[:, 1 : 1 + size], table[:, 1 + size :].t()
     if (wrong := (sends != expects).nonzero()).numel():
@@ -119,11 +120,11 @@ def check_counts(sent: Sequence[int], received: Sequence[int], num_rows: int, *,
 
 
 def own_experts(num_experts: int, *, group: Group) -> slice:
-    """The experts of this rank. Raises ValueError, with the sizes that would work, where the ranks do not divide."""
+    """The experts of this rank. Raises ValueError, listing valid sizes, if the ranks do not divide the experts."""
     size, rank = dist.get_world_size(group), dist.get_rank(group)
     if num_experts % size:
         raise ValueError(
-            f"{num_experts} experts cannot be spread over {size} ranks: use an expert-parallel size among "
+            f"{num_experts} experts cannot be split over {size} ranks: use an expert-parallel size among "
             f"{divisors(num_experts)}"
         )
     each = num_experts // size

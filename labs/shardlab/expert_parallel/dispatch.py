@@ -1,4 +1,6 @@
-"""Rows to the ranks that have their experts, and back: an all-to-all of counts, two of rows, two more in the backward.
+"""Send rows to the ranks that hold their experts, and back.
+
+This takes one all-to-all of counts, two of rows in the forward, and two more in the backward.
 
 Shapes: T tokens and R rows of this rank, A rows that arrive, H hidden, E experts, K choices of a token, X own experts.
 """
@@ -22,10 +24,10 @@ Chunks = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Exchange:
-    """What this rank sends to whom, and what arrives.
+    """How many rows this rank sends to each rank, and how many arrive.
 
-    sent: rows to each rank. chunks: rows that arrive, [source][own expert], which is also the order they lie in.
-    place_R: of each row its place among padded ones, None where nothing is padded.
+    sent: rows to each rank. chunks: number of arriving rows [source][own expert]; rows are stored in this order.
+    place_R: each row's index among the padded rows, or None without padding.
     """
 
     rows: Rows
@@ -49,10 +51,10 @@ def agree(
     padded_to: int | None = None,
     travel: Travel = DIRECT,
 ) -> Exchange:
-    """Exchange the counts: rank r has the r-th part of the experts.
+    """Exchange the counts. Rank r holds the r-th part of the experts.
 
-    padded_to: every expert gets so many rows from this rank. has_gradient: whether rows need one in the backward.
-    Raises ValueError, on every rank alike, where some rank cannot go on, and when the ranks do not divide the experts.
+    padded_to: pad the rows from this rank to this many per expert. has_gradient: whether rows require a gradient.
+    Raises the same ValueError on every rank if a rank cannot continue, or if the ranks do not divide the experts.
     """
     num_experts, size = len(rows.counts_E), dist.get_world_size(group)
     own_experts(num_experts, group=group)
@@ -66,7 +68,7 @@ def agree(
 
 
 def start_dispatch(x_TH: Tensor, exchange: Exchange) -> Started:
-    """Copy each token once for each of its experts and send it there; `started()` are the rows [A, H] for this rank."""
+    """Send a copy of each token to each of its experts. Calling the result waits for the rows [A, H] for this rank."""
     x_RH = to_rows(x_TH, exchange.rows)
     if exchange.place_R is not None:
         x_RH = x_RH.new_zeros(sum(exchange.sent), x_RH.shape[1]).index_copy(0, exchange.place_R, x_RH)
@@ -75,7 +77,7 @@ def start_dispatch(x_TH: Tensor, exchange: Exchange) -> Started:
 
 
 def start_combine(y_AH: Tensor, weights_TK: Tensor, exchange: Exchange) -> Started:
-    """Send the experts' rows home; `started()` is each token's weighted sum [T, H]."""
+    """Send the experts' rows back. Calling the result waits for them and returns each token's weighted sum [T, H]."""
     group, travel = exchange.group, exchange.travel
     started = start_all_to_all(y_AH, exchange.received, exchange.sent, group=group, travel=travel)
 
@@ -89,17 +91,17 @@ def start_combine(y_AH: Tensor, weights_TK: Tensor, exchange: Exchange) -> Start
 
 
 def dispatched(x_TH: Tensor, exchange: Exchange) -> Tensor:
-    """`start_dispatch`, waited for."""
+    """Dispatch and wait for the rows."""
     return start_dispatch(x_TH, exchange)()
 
 
 def combined(y_AH: Tensor, weights_TK: Tensor, exchange: Exchange) -> Tensor:
-    """`start_combine`, waited for."""
+    """Combine and wait for the weighted sums."""
     return start_combine(y_AH, weights_TK, exchange)()
 
 
 def by_expert(x_AH: Tensor, chunks: Chunks) -> Tensor:
-    """Rows that lie by source, put in order of their experts."""
+    """Reorder rows from by source to by expert."""
     if len(chunks) == 1 or len(chunks[0]) == 1:
         return x_AH
     pieces = x_AH.split([count for of_source in chunks for count in of_source])
@@ -108,7 +110,7 @@ def by_expert(x_AH: Tensor, chunks: Chunks) -> Tensor:
 
 
 def by_source(y_AH: Tensor, chunks: Chunks) -> Tensor:
-    """Rows that lie by expert, put back in order of their sources."""
+    """Reorder rows from by expert back to by source."""
     if len(chunks) == 1 or len(chunks[0]) == 1:
         return y_AH
     pieces = y_AH.split([of_source[expert] for expert in range(len(chunks[0])) for of_source in chunks])
@@ -116,5 +118,5 @@ def by_source(y_AH: Tensor, chunks: Chunks) -> Tensor:
 
 
 def sizes_of(chunks: Chunks) -> list[int]:
-    """Rows of each own expert, from all sources."""
+    """The number of rows of each own expert, from all sources."""
     return [sum(counts) for counts in zip(*chunks, strict=True)]

@@ -1,4 +1,4 @@
-"""A slow link between nodes: on one machine all ranks are near each other, so some bytes have to wait."""
+"""Emulate a slow link between nodes on a single machine, by delaying the bytes that would cross nodes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from shardlab.mesh.emulated import EmulatedLink
 
 
 class SlowLink:
-    """Every rank reaches other nodes by a link of its own, `bytes_per_second` out and as many in.
+    """Every rank has its own link to other nodes, with `bytes_per_second` in each direction.
 
-    For `Travel(link=SlowLink(...))`. Rank r of the world lies on node r // ranks_per_node. An exchange takes as long as
-    what crosses nodes needs, out or in, after those before it; or as long as the real one where that is longer. Counts
-    and what stays on a node cost nothing. Raises ValueError for a bandwidth or a node that is not positive.
+    Use it as `Travel(link=SlowLink(...))`. Rank r of the world is on node r // ranks_per_node. An exchange starts after
+    earlier ones have finished. It takes as long as the bytes that cross nodes need, outgoing or incoming, or as long
+    as the real exchange if that is longer. Counts and bytes within a node cost nothing. Raises ValueError if the
+    bandwidth or the node size is not positive.
     """
 
     def __init__(self, *, ranks_per_node: int, bytes_per_second: float) -> None:
         if ranks_per_node < 1:
-            raise ValueError(f"nodes of {ranks_per_node} ranks: use more than 0")
+            raise ValueError(f"ranks_per_node = {ranks_per_node}: use more than 0")
         self.ranks_per_node = ranks_per_node
         self.sent_bytes = 0  # across nodes, so far
         self._link = EmulatedLink(bytes_per_second)
 
     def __call__(self, leaving: Sequence[int], arriving: Sequence[int], group: Group) -> float:
-        """When an exchange of these bytes, to and from each rank of the group, is through; on the monotonic clock."""
+        """The time on the monotonic clock when an exchange of these bytes with each rank of the group is finished."""
         nodes = [rank // self.ranks_per_node for rank in dist.get_process_group_ranks(group)]
         here = nodes[dist.get_rank(group)]
         out, into = (

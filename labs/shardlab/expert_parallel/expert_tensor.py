@@ -1,7 +1,7 @@
-"""Ranks that share each expert's matrices: every rank has a part of the width F, so it needs its partners' tokens, too.
+"""Expert tensor parallelism: each rank holds a part of the width F of each expert, and needs its partners' tokens too.
 
-They are gathered before they are copied for their k experts, or after that, as rows (`costs.tokens_first` says when
-which of the two sends less).
+Tokens are gathered either before they are copied for their k experts, or afterwards as rows. `costs.tokens_first` says
+which of the two sends less.
 
 Shapes: T tokens of this rank, A rows that arrive at it, G tokens or rows of all partners together, H hidden, F width,
 K choices of a token, t partners.
@@ -27,7 +27,7 @@ Computed = Callable[[Tensor, Chunks], Tensor]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens and what a router decided for them; kept_TK: which choices are not dropped, None for all."""
+    """Tokens and the router's decisions for them. kept_TK: which choices are not dropped; None means all are kept."""
 
     x_TH: Tensor
     experts_TK: Tensor
@@ -36,9 +36,9 @@ class Tokens:
 
 
 def own_part(experts: Experts, mine: slice, *, group: dist.ProcessGroup | None) -> Experts:
-    """This rank's experts `mine`; where there is a group, of each only the part of F that is this rank's.
+    """This rank's experts `mine`. If there is a group, only this rank's part of F of each expert.
 
-    Raises ValueError where the ranks do not divide the width.
+    Raises ValueError if the ranks do not divide the width.
     """
     part = Experts.__new__(Experts)
     nn.Module.__init__(part)
@@ -59,7 +59,7 @@ def own_part(experts: Experts, mine: slice, *, group: dist.ProcessGroup | None) 
 
 
 def computed_alone(experts: Experts) -> Computed:
-    """The experts on rows that lie by source."""
+    """Apply the experts to rows ordered by source."""
 
     def computed(x_AH: Tensor, chunks: Chunks) -> Tensor:
         return by_source(experts(by_expert(x_AH, chunks), sizes_of(chunks)), chunks)
@@ -68,10 +68,10 @@ def computed_alone(experts: Experts) -> Computed:
 
 
 def gathered_tokens(tokens: Tokens, *, group: Group, travel: Travel) -> tuple[Tokens, list[int]]:
-    """The tokens of all t partners, with what their own rank decided for them, and how many are whose.
+    """The tokens of all t partners with their own rank's routing, and the number of tokens from each partner.
 
-    A rank sends its tokens, with K weights and K numbers of experts of 4 bytes each, to t-1 partners. The backward adds
-    up what the partners' parts of F give. Raises ValueError, on every partner alike, where one of them has trouble.
+    A rank sends its tokens to t-1 partners, with K weights and K expert indices of 4 bytes each. The backward sums the
+    gradients from all partners' parts of F. Raises the same ValueError on every partner if one of them has trouble.
     """
     x_TH, experts_TK = tokens.x_TH, tokens.experts_TK
     by_rank = gathered_counts([len(x_TH)], has_gradient=x_TH.requires_grad, trouble="", group=group)
@@ -85,16 +85,16 @@ def gathered_tokens(tokens: Tokens, *, group: Group, travel: Travel) -> tuple[To
 
 
 def own_sum(parts_GH: Tensor, theirs: list[int], *, group: Group, travel: Travel) -> Tensor:
-    """This rank's tokens, each the sum of its partners' parts: a reduce-scatter of uneven parts."""
+    """The sum of all partners' parts of this rank's tokens: a reduce-scatter of uneven parts."""
     mine, size = theirs[dist.get_rank(group)], len(theirs)
     parts = all_to_all(parts_GH, theirs, [mine] * size, group=group, agreed=True, travel=travel)
     return parts.view(size, mine, parts_GH.shape[1]).sum(0)
 
 
 def computed_in_parts(experts: Experts, *, group: Group, travel: Travel) -> Computed:
-    """The experts by t partners: gather all their rows, compute with this rank's part of F, take the sum of own rows.
+    """Apply experts that t partners share: gather all rows, compute with this rank's part of F, sum this rank's rows.
 
-    Each partner sends (t-1)/t of t*A rows, twice. They must have different tokens, as data-parallel ranks have.
+    Each partner sends (t-1)/t of t*A rows, twice. Partners must have different tokens, as data-parallel ranks do.
     """
     alone = computed_alone(experts)
 
@@ -110,7 +110,7 @@ def computed_in_parts(experts: Experts, *, group: Group, travel: Travel) -> Comp
 
 
 def _gathered(one: Tensor, theirs: list[int], group: Group, travel: Travel) -> Tensor:
-    """An all-gather of uneven parts, as an all-to-all; its backward is a reduce-scatter."""
+    """An all-gather of uneven parts, implemented as an all-to-all. Its backward is a reduce-scatter."""
     size = len(theirs)
     copies = torch.cat([one] * size)
     return all_to_all(copies, [len(one)] * size, theirs, group=group, agreed=True, travel=travel)

@@ -1,8 +1,9 @@
-"""Gradients of a model with experts, after the backward: averaged over the right ranks, and their norm.
+"""Average the gradients of an MoE model over the right ranks after the backward, and compute their norm.
 
-An expert's gradient already has the tokens of all ranks that sent it some: the all-to-all's backward brought them. What
-is missing are the ranks that hold a copy of the expert. Yet the average is over all ranks with tokens, as for the rest:
-whoever divides by the number of copies makes expert gradients ep times too large, which Adam hides.
+An expert's gradient already includes the tokens of all ranks that sent it rows, since the backward of the all-to-all
+brought their gradients. It only has to be summed over the ranks that hold a copy of the expert. The mean is still over
+all ranks with tokens, as for other parameters: dividing by the number of copies would make expert gradients ep times
+too large, which Adam hides.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def expert_parameters(module: nn.Module) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def average_gradients(module: nn.Module, *, group: Group, expert_group: Group) -> None:
-    """The mean gradient over all ranks of `group`, each with tokens of its own.
+    """Average gradients over all ranks of `group`, each of which has different tokens.
 
-    expert_group: ranks that hold the same experts (edp). A parameter without a gradient counts as zeros, as another
-    rank may have one. One all-reduce for each dtype and group.
+    expert_group: ranks that hold the same experts (edp). A missing gradient counts as zeros, since another rank may
+    have one. Uses one all-reduce per dtype and group.
     """
     experts = set(expert_parameters(module))
     others = [one for one in module.parameters() if one not in experts]
@@ -53,9 +54,10 @@ def _average(parameters: Iterable[nn.Parameter], num_ranks: int, group: Group) -
 
 @torch.no_grad()
 def norm_of_gradients(module: nn.Module, *, groups: Iterable[Group]) -> Tensor:
-    """The Euclidean norm of the whole model's gradients: experts add up over the groups of ep and etp, the rest once.
+    """The Euclidean norm of the whole model's gradients.
 
-    A norm of what lies on one rank would clip with another factor on each rank.
+    The experts' squares are summed over the ep and etp groups; other parameters count once. With a norm of only the
+    local gradients, each rank would clip by a different factor.
     """
     experts = expert_parameters(module)
     total = squared_norm(_gradients(experts), next(module.parameters()).device)
@@ -66,7 +68,7 @@ def norm_of_gradients(module: nn.Module, *, groups: Iterable[Group]) -> Tensor:
 
 
 def clip_gradients(module: nn.Module, max_norm: float, *, groups: Iterable[Group]) -> Tensor:
-    """Scale all gradients so that the whole model's have a norm of at most `max_norm`; returns the norm before."""
+    """Scale all gradients so that the whole model's norm is at most `max_norm`. Returns the norm before clipping."""
     norm = norm_of_gradients(module, groups=groups)
     clip_by_norm(_gradients(module.parameters()), norm, max_norm)
     return norm

@@ -1,4 +1,4 @@
-"""A layer of experts whose experts are spread over ranks, each rank with tokens of its own.
+"""An MoE layer whose experts are split over ranks. Each rank has different tokens.
 
 Shapes: B batch, S sequence, T = B*S tokens of this rank, H hidden, E experts, K choices of a token.
 """
@@ -41,7 +41,7 @@ from shardlab.model.router import Routing
 
 @dataclass(frozen=True)
 class Nodes:
-    """Groups of a dispatch in two levels: ranks of the same place on every node, and those of one node."""
+    """Groups of a two-level dispatch: the ranks with the same index on every node, and the ranks of one node."""
 
     across: Group
     inside: Group
@@ -49,12 +49,11 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Splits:
-    """How a layer of experts is spread.
+    """How an MoE layer is split.
 
-    group: ranks with different experts. tensor: ranks that share each expert's matrices, with different tokens; None
-    where no ranks do. tokens: all ranks whose tokens make one batch, over which load is counted; None is the world.
-    nodes: the same ranks as `group`, for two levels; rank i of `group` is the i % L-th of node i // L. travel: how rows
-    travel.
+    group: ranks with different experts. tensor: ranks that share each expert's matrices and have different tokens, or
+    None. tokens: all ranks whose tokens form one batch, over which load is counted; None is the world. nodes: the ranks
+    of `group` for a two-level dispatch; rank i of `group` is rank i % L of node i // L. travel: how rows are sent.
     """
 
     group: Group
@@ -65,15 +64,15 @@ class Splits:
 
     def __post_init__(self) -> None:
         if self.nodes is not None and self.tensor is not None:
-            raise ValueError("experts that are split cannot be reached in two levels: leave out tensor or nodes")
+            raise ValueError("expert tensor parallelism does not support two levels: leave out tensor or nodes")
 
 
 @dataclass(frozen=True)
 class Ready:
-    """Tokens that have been routed, and what the ranks have agreed to exchange.
+    """Routed tokens, and the exchange that the ranks agreed on.
 
-    tokens: those that this rank dispatches: its own, or those of its partners, too; then partners says how many are
-    whose.
+    tokens: the tokens this rank dispatches, either only its own or also its partners'. partners: in the latter case,
+    the number of tokens from each partner.
     """
 
     x_TH: Tensor
@@ -85,11 +84,11 @@ class Ready:
 
 
 class ParallelMoE(MoE):
-    """The layer `whole` with this rank's part of its experts; router and shared experts lie on every rank.
+    """The layer `whole` with only this rank's experts. The router and shared experts are on every rank.
 
-    Every rank gives the same whole layer, and its own tokens, any number of them, none too. Raises ValueError, on
-    every rank alike, where the ranks do not divide the experts or have different layers; in the forward for scores
-    that are not numbers and inputs of another dtype or width, before a row is sent.
+    Every rank passes the same whole layer, and in the forward its own tokens (any number, including none). Raises the
+    same ValueError on every rank if the ranks do not divide the experts or have different layers. In the forward it
+    raises for scores that are not finite and for inputs of another dtype or width, before any row is sent.
     """
 
     def __init__(self, whole: MoE, splits: Splits) -> None:
@@ -110,14 +109,14 @@ class ParallelMoE(MoE):
         return self.at_home(y_TH, ready).view_as(x_BSH)
 
     def prepared(self, x_BSH: Tensor) -> Ready:
-        """Route, and agree on who sends what; or raise ValueError, on every rank alike."""
+        """Route the tokens and exchange the counts, or raise the same ValueError on every rank."""
         x_TH, splits, num_experts = x_BSH.flatten(0, -2), self.splits, self.config.choice.experts
         no_rows_E = self.load_E.new_zeros(0 if splits.nodes else num_experts, dtype=torch.int64)
         counts = partial(own_counts, no_rows_E, has_gradient=True, group=splits.group)
         first, later = [], []
         if splits.tensor is not None and self.gathers_tokens:
             first = [partial(gathered_counts, [0], has_gradient=True, group=splits.tensor)]
-        elif splits.tensor is not None:  # its ranks have sent their rows, and wait for this one's
+        elif splits.tensor is not None:  # its ranks have sent their rows, and are waiting for this rank's
             of_all_sources = [0] * num_experts
             later = [partial(gathered_counts, of_all_sources, has_gradient=True, group=splits.tensor)]
         with telling(*first, counts, *later):
@@ -146,26 +145,26 @@ class ParallelMoE(MoE):
 
     @property
     def gathers_tokens(self) -> bool:
-        """Whether ranks that share experts gather tokens before they are dispatched, or rows afterwards."""
+        """Whether ranks that share experts gather tokens before the dispatch, instead of rows after it."""
         return self.splits.tensor is not None and tokens_first(
             self.config.choice.k, dist.get_world_size(self.splits.group)
         )
 
     @property
     def computed(self) -> Computed:
-        """The own experts, on rows that lie by source."""
+        """A function that applies this rank's experts to rows ordered by source."""
         if self.splits.tensor is None or self.gathers_tokens:
             return computed_alone(self.experts)
         return computed_in_parts(self.experts, group=self.splits.tensor, travel=self.splits.travel)
 
     def at_home(self, y_GH: Tensor, ready: Ready) -> Tensor:
-        """The layer's output [T, H], from what the experts gave the tokens that were dispatched."""
+        """The layer's output [T, H], from the experts' outputs for the dispatched tokens."""
         if ready.partners is not None:
             y_GH = own_sum(y_GH, ready.partners, group=self.splits.tensor, travel=self.splits.travel)
         return self.finished(y_GH, ready.x_TH, ready.routing, ready.logits_TE)
 
     def load_of_batch(self, load_E: Tensor) -> tuple[Tensor, float]:
-        """Summed over `tokens`: a loss of each rank's own counts would be another one on another mesh."""
+        """Sum the load over `tokens`. A loss of each rank's own counts would depend on the mesh."""
         total_E = load_E.clone()
         dist.all_reduce(total_E, group=self.splits.tokens)
         of_mean_rank = total_E.sum().item() / dist.get_world_size(self.splits.tokens)
@@ -174,7 +173,7 @@ class ParallelMoE(MoE):
 
 @contextmanager
 def telling(*asked: Callable[..., object]) -> Iterator[None]:
-    """A ValueError inside is told to all ranks that will be `asked` for their counts, before it is raised."""
+    """Report a ValueError raised inside to all ranks, through the count exchanges in `asked`, before re-raising it."""
     try:
         yield
     except ValueError as error:
@@ -188,7 +187,7 @@ def telling(*asked: Callable[..., object]) -> Iterator[None]:
 
 
 def spread_experts(model: nn.Module, splits: Splits) -> nn.Module:
-    """Replace every layer of experts below `model` by one that is spread; returns the model, changed in place."""
+    """Replace every MoE layer in `model` by a `ParallelMoE`. Changes the model in place and returns it."""
     for path, whole in [(path, one) for path, one in model.named_modules() if isinstance(one, MoE)]:
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, ParallelMoE(whole, splits))

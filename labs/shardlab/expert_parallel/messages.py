@@ -1,8 +1,8 @@
-"""The one message of expert parallelism: an all-to-all of as many rows as ranks have for each other; its backward, too.
+"""The all-to-all of expert parallelism, with uneven row counts and a backward.
 
-torch's own on gloo gives a result without a gradient, silently. Here it is two operators, `start` and `wait`, of which
-each is the other's adjoint: the backward of `wait` starts the reverse all-to-all, that of `start` waits for it. So what
-overlaps in the forward overlaps in the backward, in the mirrored order.
+On gloo, torch's own all-to-all silently returns a result without a gradient. Here it consists of two operators, `start`
+and `wait`, each the adjoint of the other: the backward of `wait` starts the reverse all-to-all, and the backward of
+`start` waits for it. Whatever overlaps in the forward therefore overlaps in the backward, in reverse order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shardlab.expert_parallel.agreement import Group, check_counts
 from shardlab.expert_parallel.turns import Turns
 from shardlab.meter import place
 
-place.hide(__file__)  # the meter names what dispatches or combines
+place.hide(__file__)  # so that the meter reports the caller, which dispatches or combines
 
 Started = Callable[[], Tensor]
 Link = Callable[[Sequence[int], Sequence[int], Group], float]
@@ -28,10 +28,10 @@ Link = Callable[[Sequence[int], Sequence[int], Group], float]
 
 @dataclass(frozen=True)
 class Travel:
-    """How rows travel.
+    """How rows are sent.
 
-    link: when bytes that leave and arrive, by rank, are through at the earliest, in seconds of the monotonic clock;
-    None where real links say it. turns: who may compute while rows travel; None where nobody else does.
+    link: the earliest time, in seconds of the monotonic clock, when the bytes to and from each rank have been
+    transferred; None uses only the real links. turns: lets other work compute while rows are in transit, or None.
     """
 
     link: Link | None = None
@@ -50,11 +50,11 @@ def all_to_all(
     agreed: bool = False,
     travel: Travel = DIRECT,
 ) -> Tensor:
-    """The first sent[0] rows go to rank 0, the next sent[1] to rank 1, ...; returned are the rows for this rank.
+    """Send the first sent[0] rows to rank 0, the next sent[1] to rank 1, and so on. Returns the rows for this rank.
 
-    received: rows from each rank, which the ranks must know beforehand. agreed: they were exchanged before, and are
-    not checked once more. A rank without rows takes part, forward and backward.
-    Raises ValueError, on every rank alike and before a row is sent, where `sent` and `received` disagree.
+    received: the number of rows from each rank, which must be known beforehand. agreed: the counts were already
+    exchanged and are not checked again. A rank without rows still takes part in forward and backward.
+    Raises the same ValueError on every rank, before any row is sent, if `sent` and `received` disagree.
     """
     if not agreed:
         check_counts(sent, received, len(x_RH), group=group)
@@ -64,7 +64,7 @@ def all_to_all(
 def start_all_to_all(
     x_RH: Tensor, sent: Sequence[int], received: Sequence[int], *, group: Group, travel: Travel = DIRECT
 ) -> Started:
-    """Send without a check; what is returned waits, and gives the rows that have arrived."""
+    """Start sending, without a check. Calling the result waits and returns the rows that have arrived."""
     if dist.get_world_size(group) == 1:
         return lambda: x_RH
     flight = _Flight(list(sent), list(received), group, travel)
@@ -74,14 +74,14 @@ def start_all_to_all(
 
 @dataclass
 class _Flight:
-    """An all-to-all and the one that takes its gradient back; at any time one of them at most is under way."""
+    """An all-to-all and the reverse one for its gradient. At most one of them is in flight at any time."""
 
     sent: list[int]
     received: list[int]
     group: Group
     travel: Travel
     through_at: float = 0.0
-    under_way: tuple[Any, Tensor, Tensor] | None = None  # its handle, what arrives, and what leaves, kept till then
+    under_way: tuple[Any, Tensor, Tensor] | None = None  # handle, receive buffer, send buffer (kept alive)
 
     def start(self, x: Tensor, sent: list[int], received: list[int]) -> Tensor:
         leaving = x.contiguous()
@@ -126,4 +126,4 @@ class _Wait(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         ctx.flight.start(gradients[0], ctx.flight.received, ctx.flight.sent)
-        return gradients[0], None  # of the right shape; its numbers are on their way to other ranks
+        return gradients[0], None  # only its shape matters: the values are in flight to other ranks

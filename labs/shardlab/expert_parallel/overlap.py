@@ -1,11 +1,11 @@
-"""Two microbatches through one layer: while one's rows travel, the other's experts compute.
+"""Two microbatches in one layer: while the rows of one are in transit, the experts compute on the other.
 
     dispatch A |  experts A  |  experts B  | combine B
                | dispatch B  |  combine A  |
 
-The backward goes through the same order from its end, as `start` and `wait` are adjoint: experts of B while rows of A
-travel, then the reverse. DualPipe pairs a forward's exchanges with a backward's experts in the same way (DeepSeek-V3,
-arXiv 2412.19437, section 3.2.1).
+Because `start` and `wait` are adjoint, the backward runs in the reverse order: first the experts of B while rows of A
+are in transit, then the experts of A while rows of B are. DualPipe pairs a forward's exchanges with a backward's
+experts in the same way (DeepSeek-V3, arXiv 2412.19437, section 3.2.1).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from shardlab.expert_parallel.two_level import TwoLevels
 
 
 def overlapped(layer: ParallelMoE, a_BSH: Tensor, b_BSH: Tensor) -> tuple[Tensor, Tensor]:
-    """layer(a), layer(b), with every exchange behind the experts of the other; the same numbers.
+    """Compute layer(a) and layer(b), hiding exchanges behind the other's experts. The results are the same.
 
-    Raises ValueError, on every rank alike, for a layer of two levels, whose second dispatch waits for the first.
+    Raises the same ValueError on every rank for a two-level layer, whose second dispatch waits for the first.
     """
     a, load_a = layer.prepared(a_BSH), layer.load_E
     b = layer.prepared(b_BSH)
     layer.load_E = load_a + layer.load_E
     to_a, to_b = a.exchange, b.exchange
     if isinstance(to_a, TwoLevels) or isinstance(to_b, TwoLevels):
-        raise ValueError("two levels cannot overlap: the dispatch inside a node waits for that across; use one level")
+        raise ValueError("two levels cannot overlap, because the second dispatch waits for the first: use one level")
     rows_a = start_dispatch(a.tokens.x_TH, to_a)()
 
     dispatching_b = start_dispatch(b.tokens.x_TH, to_b)

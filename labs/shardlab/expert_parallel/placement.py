@@ -1,8 +1,9 @@
-"""Which expert lies on which GPU, and which get a second copy: hot experts are replicated, then packed evenly.
+"""Place experts on GPUs: the hottest experts get extra copies, and all copies are then packed evenly.
 
-The hierarchical policy of DeepSeek's EPLB (github.com/deepseek-ai/EPLB): groups of experts are packed onto nodes, so
-that node-limited routing stays on few of them; on each node the hottest experts get the spare places; what results is
-packed onto the node's GPUs. The global policy is the same with one group and one node. All of it is greedy.
+This is the hierarchical policy of DeepSeek's EPLB (github.com/deepseek-ai/EPLB): groups of experts are packed onto
+nodes, so that node-limited routing reaches few nodes; on each node the hottest experts are copied to the spare places;
+the copies are packed onto the node's GPUs. The global policy is the same with one group and one node. Every step is
+greedy.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ Loads = Sequence[float]
 
 @dataclass(frozen=True)
 class Placement:
-    """experts[p]: the expert whose copy lies at place p; `places_per_gpu` places in turn are a GPU's."""
+    """experts[p]: the expert whose copy is at place p. Each GPU has `places_per_gpu` consecutive places."""
 
     experts: list[int]
     places_per_gpu: int
 
     def loads(self, loads: Loads) -> list[float]:
-        """The load of each GPU, where the copies of an expert share its load evenly."""
+        """The load of each GPU, if the copies of an expert share its load evenly."""
         shares = [loads[expert] / self.experts.count(expert) for expert in self.experts]
         return [
             sum(shares[first : first + self.places_per_gpu]) for first in range(0, len(shares), self.places_per_gpu)
         ]
 
     def imbalance(self, loads: Loads) -> float:
-        """The fullest GPU's load over the mean."""
+        """The largest load of a GPU divided by the mean load."""
         by_gpu = self.loads(loads)
         return max(by_gpu) * len(by_gpu) / sum(by_gpu)
 
     def places_of(self, experts_TK: Tensor) -> Tensor:
-        """The place [T, K] of each choice: the copies of an expert are taken in turn, so that they share its tokens."""
+        """The place [T, K] of each choice. An expert's copies are used in turn, so that they share its tokens."""
         flat, places = experts_TK.flatten(), torch.tensor(self.experts, device=experts_TK.device)
         by_expert = places.argsort(stable=True)
         copies = torch.bincount(places)
@@ -51,8 +52,8 @@ class Placement:
 def placed(loads: Loads, *, num_places: int, num_groups: int, num_nodes: int, num_gpus: int) -> Placement:
     """A placement for these loads: 1. groups to nodes  2. copies on each node  3. copies to its GPUs.
 
-    num_places: experts and their extra copies, on all GPUs. Where the nodes do not divide the groups, one group on one
-    node is meant: the global policy. Raises ValueError for numbers that do not divide, or fewer places than experts.
+    num_places: experts plus their extra copies, on all GPUs. If the nodes do not divide the groups, the global policy
+    is used (one group, one node). Raises ValueError for numbers that do not divide, or fewer places than experts.
     """
     if num_groups % num_nodes:
         num_groups = num_nodes = 1
@@ -69,7 +70,7 @@ def placed(loads: Loads, *, num_places: int, num_groups: int, num_nodes: int, nu
 
 
 def packed(loads: Loads, num_packs: int) -> list[list[int]]:
-    """Items in packs of equal number: the heaviest first, each to the lightest pack that still has room."""
+    """Put items into packs of equal size: heaviest item first, each into the lightest pack that still has room."""
     room = len(loads) // num_packs
     packs: list[list[int]] = [[] for _ in range(num_packs)]
     weights = [0.0] * num_packs
@@ -83,7 +84,7 @@ def packed(loads: Loads, num_packs: int) -> list[list[int]]:
 
 
 def replicated(loads: Loads, num_places: int) -> list[int]:
-    """Every item once, then again and again the one whose copies have most to do."""
+    """Every item once, then repeatedly the item with the most load per copy."""
     places, copies = list(range(len(loads))), [1] * len(loads)
     while len(places) < num_places:
         hottest = max(range(len(loads)), key=lambda item: loads[item] / copies[item])

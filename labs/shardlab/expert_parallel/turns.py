@@ -1,11 +1,11 @@
-"""Two pieces of one rank's work by turns: whoever waits for an exchange lets the other compute meanwhile.
+"""Two pieces of one rank's work take turns: while one waits for an exchange, the other computes.
 
     forward   | attention | dispatch ~~~~ | experts  | combine ~~~~~ | rest |
     backward  |           | rest, combine | ~~~~~~~~ | experts       | dispatch ~~~ | attention |
 
-So the pairs of DualPipe hide their all-to-alls behind each other's computing (DeepSeek-V3, arXiv 2412.19437, figure 4).
-On a GPU two streams do that; on a CPU it takes two threads, of which one has the turn at any time. They change at waits
-alone, so that all ranks change at the same places and start their exchanges in the same order.
+In this way the pairs of DualPipe hide their all-to-alls behind each other's computation (DeepSeek-V3, arXiv 2412.19437,
+figure 4). A GPU does this with two streams. A CPU needs two threads, only one of which runs at any time. They switch
+only at waits, so that all ranks switch at the same points and start their exchanges in the same order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Work = Callable[[], None]
 
 @dataclass
 class _Pair:
-    """place 0 has the turn first; `goes_on` lets a place go on."""
+    """Place 0 has the first turn. Releasing `goes_on[place]` lets that place continue."""
 
     places: dict[int, int] = field(default_factory=dict)  # by thread
     goes_on: tuple[threading.Semaphore, ...] = field(default_factory=lambda: (_closed(), _closed()))
@@ -35,13 +35,13 @@ def _closed() -> threading.Semaphore:
 
 
 class Turns:
-    """Given to a layer's `Travel` and to `pipeline_parallel.Executor(pair=turns.together)`."""
+    """Pass it to a layer's `Travel`, and `turns.together` to `pipeline_parallel.Executor(pair=...)`."""
 
     def __init__(self) -> None:
         self._pair: _Pair | None = None
 
     def together(self, first: Work, second: Work) -> None:
-        """Do both; the first begins. Raises what one of them raised, after the other has ended, too."""
+        """Run both, starting with the first. If one raises, its exception is raised once the other has ended too."""
         pair = self._pair = _Pair({threading.get_ident(): 0})
         trouble: list[BaseException] = []
         modes, has_gradient = _get_current_dispatch_mode_stack(), torch.is_grad_enabled()
@@ -50,7 +50,7 @@ class Turns:
             pair.places[threading.get_ident()] = 1
             pair.goes_on[1].acquire()
             with ExitStack() as stack, torch.set_grad_enabled(has_gradient):
-                for mode in modes:  # a thread begins without: the meter would miss what it sends
+                for mode in modes:  # a new thread has none, and the meter would miss what it sends
                     stack.enter_context(mode)
                 _kept(second, trouble)
             self._end(pair, 1)
@@ -65,7 +65,7 @@ class Turns:
             raise trouble[0]
 
     def give(self) -> None:
-        """Let the other one compute until it waits or ends; nothing where no pair is at work."""
+        """Let the other one compute until it waits or ends. Does nothing if no pair is running."""
         pair = self._pair
         mine = None if pair is None else pair.places.get(threading.get_ident())
         if pair is None or mine is None or pair.done[1 - mine]:
@@ -81,5 +81,5 @@ class Turns:
 def _kept(work: Work, trouble: list[BaseException]) -> None:
     try:
         work()
-    except BaseException as error:  # the other half has to end first, and raised it is then
+    except BaseException as error:  # re-raised after the other half has ended
         trouble.append(error)

@@ -1,9 +1,9 @@
-"""Dispatch in two levels: of each token one copy to each node that has experts of it, then inside that node.
+"""Two-level dispatch: send one copy of each token to each node that holds its experts, then dispatch inside the node.
 
-A token with k choices on n nodes crosses the slow link n times and not k times, and comes back once per node: what a
-node's experts give is added up there. Routing that limits the nodes makes n small (DeepSeek-V3, arXiv 2412.19437,
-section 3.2.2). N nodes with L ranks each; rank r is the r % L-th of node r // L and talks across to those of the same
-number.
+A token with k choices on n nodes crosses the slow link n times instead of k times, and comes back once per node,
+because a node adds up its experts' outputs. Node-limited routing makes n small (DeepSeek-V3, arXiv 2412.19437,
+section 3.2.2). There are N nodes with L ranks each. Rank r has index r % L on node r // L, and exchanges across nodes
+with the ranks of the same index.
 
 Shapes: T tokens, M copies that arrive at this rank, H hidden, K choices of a token, E experts.
 """
@@ -26,7 +26,7 @@ from shardlab.model.router import Routing
 
 @dataclass(frozen=True)
 class TwoLevels:
-    """The two groups: ranks of the same place on every node, and those of one node; and which choices [T, K] stay."""
+    """The groups across nodes (same index on every node) and inside this node, and which choices [T, K] are kept."""
 
     num_experts: int
     across: Group
@@ -36,9 +36,9 @@ class TwoLevels:
 
 
 def visit_in_two_levels(x_TH: Tensor, routing: Routing, computed: Computed, levels: TwoLevels) -> Tensor:
-    """What the experts give each token [T, H]: 1. a copy to each node  2. inside it  3. sums back across.
+    """The experts' output for each token [T, H]: 1. a copy to each node  2. inside the node  3. sums back across.
 
-    With a copy travel its token's experts and weights, as int32 and in the scores' dtype.
+    Each copy is sent with its token's experts (int32) and weights (in the dtype of the scores).
     """
     num_experts, across, kept_TK = levels.num_experts, levels.across, levels.kept_TK
     each = num_experts // dist.get_world_size(across)
@@ -69,6 +69,6 @@ def visit_in_two_levels(x_TH: Tensor, routing: Routing, computed: Computed, leve
 
 
 def nodes_touched(node_TK: Tensor, kept_TK: Tensor, num_nodes: int) -> Tensor:
-    """Which nodes [T, N] each token's choices lie on."""
+    """Which nodes [T, N] hold a token's chosen experts."""
     touched = torch.zeros(len(node_TK), num_nodes + 1, dtype=torch.bool, device=node_TK.device)
     return touched.scatter_(1, node_TK.masked_fill(~kept_TK, num_nodes), True)[:, :num_nodes]

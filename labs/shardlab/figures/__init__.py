@@ -1,4 +1,4 @@
-"""Figures: every `draw_*` draws on the axes given and returns one "In words: ..." sentence. No ranks are needed."""
+"""Figures: every `draw_*` draws on the given axes and returns one "In words: ..." sentence. Needs no ranks."""
 
 from typing import TYPE_CHECKING
 

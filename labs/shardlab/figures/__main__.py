@@ -1,4 +1,4 @@
-"""Draw the figures of docs/images again: python -m shardlab.figures [folder]."""
+"""Redraw the figures in docs/images: python -m shardlab.figures [folder]."""
 
 import sys
 from pathlib import Path
@@ -23,13 +23,13 @@ TRACES = Path(__file__).parents[3] / "benchmarks" / "results" / "traces_h200"
 
 
 def draw_problem(ax) -> str:
-    """Week 1's problem in numbers: a sum through rank 0 against a ring, 8 ranks."""
+    """Week 1's problem in numbers: a sum through rank 0 compared with a ring, on 8 ranks."""
     sent, received = traffic.naive_all_reduce_bytes(8, GRADIENT_BYTES)
     ring = traffic.ring_all_reduce_bytes(8, GRADIENT_BYTES)
     speed = LINK_BYTES_PER_SECOND
     return draw_bars(
         ax,
-        {"rank 0 takes in": received, "rank 0 gives out": sent, "in a ring, each rank sends": ring},
+        {"rank 0 receives": received, "rank 0 sends": sent, "in a ring, each rank sends": ring},
         title=f"Adding up {written_bytes(GRADIENT_BYTES)} of gradients on 8 GPUs: rank 0 is the bottleneck",
         notes=[written_seconds(seconds) for seconds in (received / speed, sent / speed, ring / speed)],
     )
@@ -41,12 +41,12 @@ def draw_own(ax) -> str:
 
 
 def draw_traces(ax, week: str, name: str) -> str:
-    """A step of that week on ranks that share one H200."""
+    """A training step from that week, on ranks that share one H200."""
     return draw_profile(ax, sorted(TRACES.glob(f"{week}-rank*.json.gz")), name=name)
 
 
 def main(folder: Path) -> None:
-    """Write every figure as a PNG file into `folder`, and print its sentence: the alt text to use."""
+    """Write every figure as a PNG file into `folder`, and print its sentence for use as alt text."""
     folder.mkdir(parents=True, exist_ok=True)
     figures = {
         "rank0-bottleneck": (7.0, 2.0, draw_problem),

@@ -1,4 +1,4 @@
-"""Bars: bytes side by side on one axis, each with its number at the end."""
+"""Bar charts of bytes on one axis, with the number at the end of each bar."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,10 +19,10 @@ def draw_bars(
     limit: float | None = None,
     limit_label: str = "the limit",
 ) -> str:
-    """Draw one horizontal bar for each label, the first on top.
+    """Draw one horizontal bar per label, the first on top.
 
-    bars: label -> bytes. title: the finding. notes: one text per bar, written behind its number.
-    limit: bytes, a vertical line that a bar may cross. Returns the sentence.
+    bars: label -> bytes. title: the finding. notes: one text per bar, written after its number.
+    limit: bytes, drawn as a vertical line. Returns the sentence.
     """
     if not bars or any(value < 0 for value in bars.values()):
         raise ValueError("give at least one bar, each of 0 bytes or more")
@@ -32,7 +32,7 @@ def draw_bars(
     for place, (value, note) in enumerate(zip(bars.values(), notes or [""] * len(bars), strict=True)):
         ax.barh(place, value, height=0.6, color=PALETTE["communication"])
         text = written_bytes(value) + (f" · {note}" if note else "")
-        covered = value + 0.016 * len(text) * longest  # about as far as the text reaches
+        covered = value + 0.016 * len(text) * longest  # roughly where the text ends
         behind = limit if limit is not None and value < limit < covered else value
         _write_behind(ax, behind, place, text)
     if limit is not None:
@@ -42,7 +42,7 @@ def draw_bars(
         ax.annotate(text, place, xycoords=ax.get_xaxis_transform(), ha="right", va="top", fontsize=8)
     _finish(ax, list(bars), title, longest)
     if limit is not None:
-        ax.set_ylim(top=-1.0)  # room above the first bar for the limit's name
+        ax.set_ylim(top=-1.0)  # leave room above the first bar for the limit's label
 
     parts = [f"{label}: {written_bytes(value)}" for label, value in bars.items()]
     parts = [f"{part} ({note})" for part, note in zip(parts, notes, strict=True)] if notes else parts
@@ -54,7 +54,7 @@ def draw_bars(
 
 
 def draw_traffic(ax: Axes, num_ranks: int, num_bytes: float) -> str:
-    """Draw what one rank sends in each collective on a tensor of `num_bytes`, on one axis, the formula in the label."""
+    """Draw the bytes that one rank sends in each collective on a tensor of `num_bytes`, with formulas as labels."""
     half = traffic.ring_reduce_scatter_bytes(num_ranks, num_bytes)
     rows = [
         ("reduce-scatter, ring\n(N-1)/N · S", half),

@@ -1,7 +1,7 @@
-"""A transformer block under tensor parallelism: at each point, what is whole, what is split, and what is a partial sum.
+"""A transformer block under tensor parallelism: which tensors are whole, split or partial sums.
 
-The states are those of arXiv 1909.08053, figures 3 and 4: f is on the way into a split pair of matrices, g on the way
-out. In the backward the gradient of what is split is split; f's copy has a partial gradient, a partial sum a whole one.
+The states are those of arXiv 1909.08053, figures 3 and 4: f comes before a split pair of matrices, g after it. In the
+backward, gradients of split tensors are split; f's copy has a partial gradient, and a partial sum has a whole one.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ MEANING = {"R": "whole on every rank", "S": "a part on each rank", "P": "a parti
 
 
 class Point(NamedTuple):
-    """A tensor on its way through the block: its name, its state, its gradient's, and the operator in front of it."""
+    """A tensor in the block: its name, its state, its gradient's state, and the operator before it."""
 
     name: str
     state: str
@@ -24,7 +24,7 @@ class Point(NamedTuple):
 
 
 def _pair(entry: str, *inside: str) -> list[Point]:
-    """From a residual to the next: a norm, f, what is split, a partial sum, g, and the addition."""
+    """From one residual to the next: a norm, f, split tensors, a partial sum, g, and the addition."""
     *split, partial = inside
     points = [Point(entry, "R", "R"), Point("copy", "R", "P", "f")]
     points += [Point(name, "S", "S") for name in split]
@@ -36,10 +36,10 @@ LAST_STEP = 2 * len(POINTS) - 1
 
 
 def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> str:
-    """Draw what every rank holds until `step`: 0 to 14 walk forward, 15 to 29 back. Returns the sentence.
+    """Draw what every rank holds up to `step`: 0 to 14 go forward, 15 to 29 backward. Returns the sentence.
 
-    R is a full box, S the rank's own columns of one, P a hatched one. Raises ValueError for a step that is not there,
-    or more ranks than can be drawn.
+    R is a full box, S the rank's own columns of a box, P a hatched box. Raises ValueError for a step that does not
+    exist, or more ranks than can be drawn.
     """
     if not 0 <= step <= LAST_STEP or not 1 <= num_ranks <= 4:
         raise ValueError(f"step {step} with {num_ranks} ranks: draw steps 0 to {LAST_STEP}, with 1 to 4 ranks")
@@ -49,7 +49,7 @@ def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> 
         reached = place <= now if is_forward else place >= now
         for rank in range(num_ranks):
             _draw_tensor(ax, (place, rank), point, num_ranks, is_forward=is_forward, reached=reached)
-        if point.operator:  # in front of its tensor: on the way back it is passed after it
+        if point.operator:  # drawn before its tensor, so the backward passes it after the tensor
             passed = reached if is_forward else place > now
             _draw_operator(ax, place, point.operator, num_ranks, is_forward=is_forward, passed=passed)
     ax.add_patch(Rectangle((now - 0.43, -0.43), 0.86, num_ranks - 0.14, fill=False, linewidth=2.2, zorder=5))
@@ -60,7 +60,7 @@ def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> 
 def _draw_tensor(
     ax: Axes, place: tuple[int, int], point: Point, num_ranks: int, *, is_forward: bool, reached: bool
 ) -> None:
-    """One rank's box: empty before the walk is there, and filled as far as the rank has the tensor."""
+    """One rank's box: empty before its step, then filled with the part of the tensor that the rank has."""
     x, rank = place
     ax.add_patch(Rectangle((x - 0.36, rank - 0.36), 0.72, 0.72, facecolor="white", edgecolor=PALETTE["parameters"]))
     if not reached:
@@ -78,7 +78,7 @@ def _draw_tensor(
 
 
 def _draw_operator(ax: Axes, place: int, name: str, num_ranks: int, *, is_forward: bool, passed: bool) -> None:
-    """Between two boxes: a bar through all ranks where it adds up, a thin line where it does nothing."""
+    """Between two boxes: a bar across all ranks where the operator all-reduces, a thin line where it does nothing."""
     sends, x = (name == "g") == is_forward, place - 0.5
     colour = PALETTE["communication"] if sends and passed else PALETTE["parameters"]
     width, dashes = (4.0, "-") if sends else (1.0, ":")
@@ -99,7 +99,7 @@ def _finish(ax: Axes, num_ranks: int, title: str) -> None:
 
 
 def _all_reduces(now: int, *, is_forward: bool) -> int:
-    """How many all-reduces lie behind: g's on the way there, f's on the way back."""
+    """How many all-reduces are done so far: g's in the forward, f's in the backward."""
     if is_forward:
         return sum(point.operator == "g" for point in POINTS[: now + 1])
     return sum(point.operator == "f" for point in POINTS[now + 1 :])

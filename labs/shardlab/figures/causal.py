@@ -1,4 +1,4 @@
-"""The square of queries and keys under a causal mask: who computes which block of scores, in which step of a ring."""
+"""The square of queries and keys under a causal mask: which rank computes which block in which step of a ring."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST_CHUNKS = 16
 
 
 def chunk_owners(layout: str, num_ranks: int) -> list[int]:
-    """The rank of each chunk: c chunks in order, 2c folded (zig-zag), or 2c dealt in turn, as stripes are.
+    """The rank of each chunk: c chunks in order, 2c folded (zigzag), or 2c assigned in turn like stripes.
 
-    Raises ValueError for another name.
+    Raises ValueError for an unknown layout.
     """
     ranks = list(range(num_ranks))
     owners = {"contiguous": ranks, "zig-zag": [*ranks, *reversed(ranks)], "striped": ranks * 2}
@@ -29,7 +29,8 @@ def chunk_owners(layout: str, num_ranks: int) -> list[int]:
 def chunk_work(owners: Sequence[int], documents: Sequence[int] = ()) -> list[float]:
     """Blocks of scores that each rank computes: 1 for a whole block, 1/2 on the diagonal, 0 for another document.
 
-    documents: chunks of each, in order; none: one document. Raises ValueError where they are not all chunks.
+    documents: number of chunks of each document, in order; empty: one document. Raises ValueError if they do not add
+    up to all chunks.
     """
     of_document = _documents(owners, documents)
     work = [0.0] * (max(owners) + 1)
@@ -40,10 +41,10 @@ def chunk_work(owners: Sequence[int], documents: Sequence[int] = ()) -> list[flo
 
 
 def draw_causal_square(ax: Axes, owners: Sequence[int], *, documents: Sequence[int] = (), title: str = "") -> str:
-    """Draw a block for each chunk of queries (down) and of keys (across): its colour is the rank, its number the step.
+    """Draw a block for each chunk of queries (down) and keys (across): its color is the rank, its number the step.
 
-    owners[i]: the rank that holds chunk i; step: how many ranks a key has come, (owner of query - owner of key) mod c.
-    Returns the sentence. Raises ValueError for no chunk, too many, or documents that do not fit.
+    owners[i]: the rank that holds chunk i. Step: how many hops a key has made, (owner of query - owner of key) mod c.
+    Returns the sentence. Raises ValueError for no chunks, too many, or documents that do not fit.
     """
     if not 0 < len(owners) <= MOST_CHUNKS:
         raise ValueError(f"{len(owners)} chunks cannot be read: draw 1 to {MOST_CHUNKS}")
@@ -71,20 +72,22 @@ def draw_causal_square(ax: Axes, owners: Sequence[int], *, documents: Sequence[i
     ax.set_aspect("equal")
     ax.set_axis_off()
     ratio = max(work) / mean
-    ax.set_title(title or f"Most work over mean: {ratio:.3g}", loc="left", fontsize=10)
+    ax.set_title(title or f"Largest work over mean: {ratio:.3g}", loc="left", fontsize=10)
     listed = ", ".join(f"rank {rank} {mine:g}" for rank, mine in enumerate(work))
-    return f"In words: chunks belong to ranks {list(owners)}; blocks computed: {listed}. Most over mean is {ratio:.4g}."
+    return (
+        f"In words: chunks belong to ranks {list(owners)}; blocks computed: {listed}. Largest over mean: {ratio:.4g}."
+    )
 
 
 def _documents(owners: Sequence[int], documents: Sequence[int]) -> list[int]:
     of_document = [number for number, length in enumerate(documents or [len(owners)]) for _ in range(length)]
     if len(of_document) != len(owners):
-        raise ValueError(f"documents of {sum(documents)} chunks in a sequence of {len(owners)}: let them add up")
+        raise ValueError(f"documents of {sum(documents)} chunks do not add up to a sequence of {len(owners)}")
     return of_document
 
 
 def _colours(num_ranks: int) -> list[str]:
-    """Light to dark in equal steps, so that neighbours differ for every eye and in grey."""
+    """Light to dark in equal steps, so that neighbors differ for every kind of color vision and in gray."""
     scale = colormaps["cividis"].reversed()
     return [to_hex(scale(rank / max(1, num_ranks - 1))) for rank in range(num_ranks)]
 

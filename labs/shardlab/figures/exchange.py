@@ -1,4 +1,4 @@
-"""An all-to-all as a square: who sends how many rows to whom, and what each rank receives."""
+"""An all-to-all as a square: how many rows each rank sends to each other rank, and what each receives."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ MOST_RANKS = 16
 
 
 def draw_exchange(ax: Axes, rows: Sequence[Sequence[int]], *, title: str = "") -> str:
-    """Draw a cell for each pair of ranks, source down, target across, dark for many rows; bars for what arrives.
+    """Draw a cell for each pair of ranks (sources down, targets across, darker for more rows), and bars of arrivals.
 
-    rows[source][target]: rows that travel; the framed diagonal stays at home. Returns the sentence.
-    Raises ValueError for a table that is not square, has negative numbers or no rows, or more ranks than can be read.
+    rows[source][target]: number of rows sent; the framed diagonal is local. Returns the sentence.
+    Raises ValueError for a table that is not square, has negative counts or no rows, or has too many ranks to read.
     """
     num = len(rows)
     if not 0 < num <= MOST_RANKS or any(len(mine) != num or min(mine) < 0 for mine in rows):
         raise ValueError(f"give a row of {num} counts, 0 or more, for each of 1 to {MOST_RANKS} ranks")
     arrive = [sum(mine[target] for mine in rows) for target in range(num)]
     if not sum(arrive):
-        raise ValueError("no row travels: give at least one")
+        raise ValueError("no rows are sent: give at least one")
     scale, most = colormaps["cividis"].reversed(), max(map(max, rows))
     for source, mine in enumerate(rows):
         for target, count in enumerate(mine):
@@ -45,8 +45,8 @@ def draw_exchange(ax: Axes, rows: Sequence[Sequence[int]], *, title: str = "") -
     ax.set_title(title or f"Fullest rank: {ratio:.2f} times the mean", loc="left", fontsize=10)
     stay = sum(rows[rank][rank] for rank in range(num)) / sum(arrive)
     return (
-        f"In words: {sum(arrive)} rows among {num} ranks, {stay:.0%} stay at home. Ranks receive "
-        f"{', '.join(map(str, arrive))}. Fullest over mean is {ratio:.4g}."
+        f"In words: {sum(arrive)} rows among {num} ranks, {stay:.0%} of them stay local. Ranks receive "
+        f"{', '.join(map(str, arrive))}. Fullest over mean: {ratio:.4g}."
     )
 
 
@@ -55,7 +55,7 @@ def _size(num: int) -> float:
 
 
 def _cell(ax: Axes, source: int, target: int, count: int, colour: str, num: int) -> None:
-    """One pair of ranks; what stays at home has a frame."""
+    """One pair of ranks; local rows have a frame."""
     own = source == target
     edge, width = (PALETTE["backward"], 1.6) if own else ("white", 0.8)
     inset = 0.04 if own else 0.0

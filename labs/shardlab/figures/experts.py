@@ -1,6 +1,6 @@
-"""Which token visits which expert, how full experts get from step to step, and what each of them sees.
+"""Which token visits which expert, how full experts get from step to step, and which tokens each expert sees.
 
-Shapes: T tokens, E experts, K choices of a token.
+Shapes: T tokens, E experts, K choices per token.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def draw_routing(
     num_ranks: int = 1,
     title: str = "",
 ) -> str:
-    """Draw a grey cell for each score, a dot for each choice, a cross for each that is dropped; loads at the right.
+    """Draw a gray cell for each score, a dot for each choice, a cross for each dropped choice, and loads on the right.
 
-    scores: [T, E], dark is high. experts, kept: [T, K]. tokens: a character for each. Ranks have equal parts, in order.
-    Returns the sentence. Raises ValueError for what is too large to read, or of another length than `tokens`.
+    scores: [T, E], darker is higher. experts, kept: [T, K]. tokens: one character each. Each rank has an equal,
+    consecutive part. Returns the sentence. Raises ValueError for tables too large to read or of a different length.
     """
     num_tokens, num_experts = len(scores), len(scores[0]) if scores else 0
     if not 0 < num_tokens <= MOST_TOKENS or not 0 < num_experts <= MOST_EXPERTS:
@@ -40,10 +40,12 @@ def draw_routing(
             f"{MOST_EXPERTS} experts"
         )
     if not len(tokens) == len(experts) == len(kept) == num_tokens or num_tokens % num_ranks:
-        raise ValueError(f"{num_tokens} rows of scores: give as many tokens, choices and flags, which ranks divide")
+        raise ValueError(
+            f"{num_tokens} rows of scores: give as many tokens, choices and flags, a multiple of {num_ranks} ranks"
+        )
     columns = [list(column) for column in zip(*scores, strict=True)]
     low, high = min(map(min, scores)), max(map(max, scores))
-    ax.imshow(columns, cmap="Greys", aspect="auto", vmin=low, vmax=2 * high - low)  # dots stand out on grey
+    ax.imshow(columns, cmap="Greys", aspect="auto", vmin=low, vmax=2 * high - low)  # gray light enough for the dots
     choices = [
         (token, expert, bool(stays))
         for token, (mine, flags) in enumerate(zip(experts, kept, strict=True))
@@ -68,7 +70,7 @@ def draw_routing(
 
 
 def _loads(ax: Axes, loads: Sequence[Sequence[int]], num_tokens: int) -> None:
-    """A bar for each expert, right of the cells: choices that stay, then dropped ones, hatched."""
+    """A bar for each expert, to the right of the cells: kept choices, then dropped ones, hatched."""
     most, left, length = max(*map(sum, loads), 1), num_tokens + 1.0, 0.22 * num_tokens
     for expert, (stays, dropped) in enumerate(loads):
         stay, drop = (length * number / most for number in (stays, dropped))
@@ -84,7 +86,7 @@ def _loads(ax: Axes, loads: Sequence[Sequence[int]], num_tokens: int) -> None:
 
 
 def _margins(ax: Axes, tokens: str, num_experts: int, num_ranks: int) -> None:
-    """Characters below, experts at the left, ranks above, a line between ranks."""
+    """Characters below, experts on the left, ranks above, and a line between ranks."""
     each = len(tokens) // num_ranks
     for rank in range(num_ranks):
         ax.text((rank + 0.5) * each - 0.5, -0.7, f"rank {rank}", ha="center", va="bottom", fontsize=8)
@@ -100,12 +102,12 @@ def _margins(ax: Axes, tokens: str, num_experts: int, num_ranks: int) -> None:
 
 
 def draw_fullest(ax: Axes, runs: Mapping[str, Sequence[float]], *, target: float, title: str) -> str:
-    """Draw how full the fullest expert was at each step, over the mean, a line for each run, and a target.
+    """Draw the ratio of the fullest expert to the mean at each step, one line per run, and a target.
 
-    runs: label -> ratio by step, 1 for even. Returns the sentence. Raises ValueError for no run, or too many.
+    runs: label -> ratio by step (1 is even). Returns the sentence. Raises ValueError for no runs, or too many.
     """
     if not 0 < len(runs) <= MOST_LINES or not all(runs.values()):
-        raise ValueError(f"{len(runs)} runs cannot be told apart: draw 1 to {MOST_LINES}, each of one step or more")
+        raise ValueError(f"{len(runs)} runs cannot be distinguished: draw 1 to {MOST_LINES}, each of one step or more")
     styles = ["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 3))]
     colours = [PALETTE[name] for name in ("communication", "backward", "optimizer", "parameters", "forward", "weights")]
     for (label, ratios), style, colour in zip(runs.items(), styles, colours, strict=False):
@@ -126,10 +128,10 @@ def draw_fullest(ax: Axes, runs: Mapping[str, Sequence[float]], *, target: float
 
 
 def draw_visits(ax: Axes, visits: Mapping[str, Sequence[int]], *, title: str) -> str:
-    """Draw for each kind of token which share of its choices went to which expert.
+    """Draw, for each kind of token, the share of its choices that went to each expert.
 
-    visits: kind -> choices of each expert, [E]. Kinds without a choice are left out. Returns the sentence. Raises
-    ValueError where nothing is left, or there are too many experts.
+    visits: kind -> choices of each expert, [E]. Kinds without choices are omitted. Returns the sentence. Raises
+    ValueError if nothing is left or there are too many experts.
     """
     shares = {kind: [number / sum(row) for number in row] for kind, row in visits.items() if sum(row)}
     num_experts = max((len(row) for row in shares.values()), default=0)

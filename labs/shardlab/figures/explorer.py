@@ -1,4 +1,4 @@
-"""The timeline behind sliders: which schedule, how many ranks and microbatches, how long a W, and one slot lit up."""
+"""A timeline with sliders for the schedule, ranks, microbatches, the duration of a W, and a highlighted slot."""
 
 import base64
 import html
@@ -19,11 +19,11 @@ Run = Callable[[Schedule, Durations], Timeline]
 
 
 def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.VBox:
-    """Choose a schedule and sizes; timeline, bubble and memory follow. F and I cost 1.
+    """Choose a schedule and sizes to see its timeline, bubble and memory. F and I cost 1.
 
-    The slider "Slot" steps through the slots in the order of time, and lights up what each of them waits for.
-    run: executes a schedule on real ranks, such as `shardlab.pipeline_parallel.run_emulated`. With it there is a
-    button "Run it", which draws the measured timeline below the predicted one, on the same time axis.
+    The slider "Slot" steps through the slots in order of time and highlights what each of them waits for.
+    run: a function that executes a schedule on real ranks, such as `shardlab.pipeline_parallel.run_emulated`. With it,
+    a button "Run it" draws the measured timeline below the predicted one, on the same time axis.
     """
     chosen = widgets.Dropdown(options=[(NAMES[key], key) for key in BUILDERS], value=name, description="Schedule")
     ranks = widgets.IntSlider(value=4, min=1, max=8, description="Ranks")
@@ -37,7 +37,7 @@ def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.
         return BUILDERS[str(chosen.value)](ranks.value, microbatches.value), Durations(weight_gradient=weight.value)
 
     def redraw(_: object = None) -> None:
-        """After another schedule: no slot is chosen, and nothing is measured."""
+        """Show another schedule; clears the chosen slot and the measurement."""
         measured.value = ""
         try:
             schedule, durations = build()
@@ -78,7 +78,7 @@ def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.
 
 
 def in_order(timeline: Timeline) -> list[tuple[int, int]]:
-    """All slots as (rank, place) in the order in which they begin."""
+    """All slots as (rank, index), ordered by their beginning."""
     places = [(rank, place) for rank, slots in enumerate(timeline.schedule) for place in range(len(slots))]
     return sorted(places, key=lambda one: (timeline.begins[one[0]][one[1]], one))
 

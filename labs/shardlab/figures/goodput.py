@@ -1,4 +1,4 @@
-"""Which share of the time is work that lasts, against the time between two checkpoints."""
+"""Goodput (the share of time spent on work that lasts) as a function of the time between checkpoints."""
 
 from collections.abc import Mapping
 
@@ -19,10 +19,10 @@ def draw_goodput(
     played: Mapping[float, float] | None = None,
     title: str,
 ) -> str:
-    """Draw goodput by formula from a tenth of the best interval to ten times it, with points that were played.
+    """Draw goodput by formula, from a tenth of the best interval to ten times the best, plus simulated points.
 
-    save_seconds, between, restart_seconds: as in `costs.failures`. played: interval in seconds -> share. Returns the
-    sentence.
+    save_seconds, between, restart_seconds: as in `costs.failures`. played: simulated shares by interval in seconds.
+    Returns the sentence.
     """
     best = failures.best_interval(save_seconds, between)
     taus = [best * 10 ** (2 * i / POINTS - 1) for i in range(POINTS + 1)]
@@ -51,9 +51,9 @@ def draw_goodput(
     words = (
         f"In words: {title}. A checkpoint takes {save_seconds:.3g} s, failures come every {between / 3600:.3g} hours, "
         f"a restart takes {restart_seconds:.3g} s. Best is {best / 60:.1f} minutes, with {at_best:.1%} of the time as "
-        f"work; a tenth of it gives {shares[0]:.1%}, ten times as long {shares[-1]:.1%}."
+        f"work; a tenth of that gives {shares[0]:.1%}, ten times that {shares[-1]:.1%}."
     )
     for number, (tau, share) in enumerate((played or {}).items()):
         exact = failures.goodput(tau, save_seconds, between, restart_seconds)
-        words += (", " if number else " Played, with the formula: ") + f"{share:.1%} ({exact:.1%})"
+        words += (", " if number else " Simulated, with the formula in parentheses: ") + f"{share:.1%} ({exact:.1%})"
     return words + "." * bool(played)

@@ -1,4 +1,4 @@
-"""Texts that find their room: a title that is too long for its figure is wrapped, labels that meet are moved apart."""
+"""Fit text into figures: wrap titles that are too long, and move overlapping labels apart."""
 
 import textwrap
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import LogLocator, NullLocator
 
-LONG_AXIS = 300  # times its beginning
+LONG_AXIS = 300  # an axis is long if its end is more than this many times its beginning
 AIR = 2.0  # points between two labels
-SHORT = 0.6  # of the figure's width: a shorter title fits wherever the axes begin
-LEAST_LETTERS = 12  # of a line
+SHORT = 0.6  # titles shorter than this share of the figure's width always fit
+LEAST_LETTERS = 12  # per line
 
 
 def wrap_titles(figure: Figure) -> None:
-    """Break each title that would leave the figure at a space, into as few lines as fit."""
+    """Wrap each title that is too wide for the figure, into as few lines as possible."""
     for ax in figure.axes:
         title = ax.get_title(loc="left")
         drawn = next(child for child in ax.get_children() if isinstance(child, Text) and child.get_text() == title)
         if drawn.get_window_extent().width < SHORT * figure.bbox.width:
             continue
-        figure.draw_without_rendering()  # places the axes, and with them where the title begins
+        figure.draw_without_rendering()  # positions the axes, and so the beginning of the title
         letters = len(title)
         while (too_wide := drawn.get_window_extent().x1 - figure.bbox.width) > 0 and letters > LEAST_LETTERS:
             letters -= max(1, round(letters * too_wide / drawn.get_window_extent().width / 2))
@@ -31,31 +31,31 @@ def wrap_titles(figure: Figure) -> None:
 
 
 def _even_lines(text: str, num_lines: int) -> list[str]:
-    """The text in that many lines, the longest as short as it can be: no single word is left for the last."""
+    """Split the text into that many lines of similar length, so that no single word is left for the last line."""
     widths = range(max(map(len, text.split())), len(text) + 1)
     return next(lines for width in widths if len(lines := textwrap.wrap(text, width)) <= num_lines)
 
 
 def number_log_axis(axis: Axis, low: float, high: float) -> None:
-    """Write 1, 2 and 5 of each power of ten on a logarithmic axis from low to high; the powers alone on a long one.
+    """Label a logarithmic axis from low to high at 1, 2 and 5 times each power of ten, or only at powers if it is long.
 
-    Powers of ten alone would be one or two numbers on a short one.
+    On a short axis, powers of ten alone would be only one or two labels.
     """
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < LONG_AXIS * low else (1,), numticks=8))
     axis.set_minor_locator(NullLocator())
 
 
 def keep_apart(figure: Figure, labels: Sequence[Annotation]) -> None:
-    """Move labels that would overlap apart, up and down alike, in the order in which they stand.
+    """Move overlapping labels apart, equally up and down, without changing their order.
 
-    labels: annotations with their text in offset points.
+    labels: annotations whose text position is in offset points.
     """
     figure.draw_without_rendering()
     points = 72 / figure.dpi
     stack = sorted(labels, key=lambda label: label.get_window_extent().y0)
     extents = [label.get_window_extent() for label in stack]
     shifts = [0.0] * len(stack)
-    for _ in range(len(stack)):  # each round moves a pair apart by what it overlaps
+    for _ in range(len(stack)):  # each round moves pairs apart by their overlap
         for (i, low), (j, high) in combinations(enumerate(extents), 2):
             meets = low.x0 < high.x1 and high.x0 < low.x1
             overlap = (low.y1 + shifts[i]) - (high.y0 + shifts[j]) + AIR / points

@@ -1,4 +1,4 @@
-"""The boxes of one lane of a timeline, and which of them can carry their number."""
+"""The boxes in one lane of a timeline, and which of them have room for their number."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,13 +13,13 @@ from shardlab.pipeline_parallel.schedule import Kind, Slot, actions_of
 
 FILLS = {Kind.F: PALETTE["forward"], Kind.I: PALETTE["backward"], Kind.W: PALETTE["weights"]}
 SMALLEST_TEXT = 7  # points
-DIGIT = 0.64 * SMALLEST_TEXT  # the width of one, in points; DejaVu Sans
-AIR = 2.0  # points of a box left free beside its number: numbers of neighbours do not run together
-HEIGHT, MARK = 0.8, 0.18  # of a box and of the hatched mark at its foot, a lane being 1 high
+DIGIT = 0.64 * SMALLEST_TEXT  # the width of a digit of DejaVu Sans, in points
+AIR = 2.0  # points left free around a box's number, so that neighboring numbers do not run together
+HEIGHT, MARK = 0.8, 0.18  # of a box and of the hatched mark at its bottom, in lanes
 
 
 class Box(NamedTuple):
-    """What one action covers. A full backward is one box; `seam` is where its input gradient ends."""
+    """The box of one action. A full backward is one box; `seam` is where its input gradient ends."""
 
     kind: Kind
     stage: int
@@ -30,7 +30,7 @@ class Box(NamedTuple):
 
 
 def boxes_of(slot: Slot, begin: float, end: float, durations: Durations) -> list[Box]:
-    """The boxes of one slot, a pair's two in the proportions of their durations, side by side from begin to end."""
+    """The boxes of one slot, from begin to end; a pair has two side by side, in proportion to their durations."""
     actions = actions_of(slot)
     seconds = [durations.of_action(action.kind, action.stage) for action in actions]
     scale = (end - begin) / sum(seconds) if sum(seconds) else 0.0
@@ -44,7 +44,7 @@ def boxes_of(slot: Slot, begin: float, end: float, durations: Durations) -> list
 
 
 def draw_box(ax: Axes, rank: int, box: Box, *, hatched: bool) -> None:
-    """One box in the lane of `rank`, without its number. A full backward has both colours and no line between."""
+    """Draw one box in the lane of `rank`, without its number. A full backward has both colors and no line between."""
     low, width = rank - HEIGHT / 2, box.end - box.begin
     edge = {"edgecolor": "white", "linewidth": 0.8}
     if box.seam is None:
@@ -60,16 +60,16 @@ def draw_box(ax: Axes, rank: int, box: Box, *, hatched: bool) -> None:
 
 
 def _add(ax: Axes, artist: Artist) -> None:
-    """Hundreds of boxes: neither the limits of the axes nor the layout need to follow each."""
+    """Add a box without updating axis limits and layout, because there are hundreds of boxes."""
     artist.set_in_layout(False)
     artist.set_zorder(2)
     ax.add_artist(artist)
 
 
 def write_numbers(ax: Axes, boxes: Sequence[tuple[int, Box, bool]]) -> None:
-    """Write each box's microbatch where it fits: upright, or turned. None is written where most do not fit.
+    """Write each box's microbatch if it fits, upright or rotated; write none if most do not fit.
 
-    boxes: (rank, box, whether it is hatched). The layout of the figure must be done: it says how wide a box is.
+    boxes: (rank, box, whether it is hatched). The figure's layout must be done, because it determines a box's width.
     """
     pixels = abs(ax.transData.transform((1, 1)) - ax.transData.transform((0, 0)))
     scale = (pixels[0] * 72 / ax.figure.dpi, pixels[1] * 72 / ax.figure.dpi)
@@ -87,7 +87,7 @@ def write_numbers(ax: Axes, boxes: Sequence[tuple[int, Box, bool]]) -> None:
 
 
 def _turn(scale: tuple[float, float], box: Box, *, hatched: bool) -> float | None:
-    """0 where the number fits upright, 90 where only turned, None where neither. scale: points of a unit, x and y."""
+    """0 if the number fits upright, 90 if it fits only when rotated, else None. scale: points per unit in x and y."""
     wide = (box.end - box.begin) * scale[0]
     high = (HEIGHT - (MARK if hatched else 0)) * scale[1]
     length = DIGIT * len(str(box.microbatch))

@@ -1,4 +1,4 @@
-"""Dropout masks as pictures, one rank beside the other: equal ones are seen at a glance."""
+"""Dropout masks as pictures, side by side by rank, so that equal masks are easy to spot."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -13,10 +13,10 @@ MOST_CELLS = 2000
 
 
 def draw_masks(ax: Axes, masks: Mapping[str, Mask], *, title: str) -> str:
-    """Draw each mask as a grid: a kept number is a filled cell, a dropped one an empty cell with a cross.
+    """Draw each mask as a grid: a kept number is a filled cell, a dropped number an empty cell with a cross.
 
-    masks: label -> rows of flags, true where the number is kept. Returns the sentence, which names equal masks.
-    Raises ValueError for no mask, an empty or ragged one, or more cells than can be read.
+    masks: label -> rows of flags, true for kept numbers. Returns the sentence, which names equal masks.
+    Raises ValueError for no masks, an empty or ragged mask, or too many cells to read.
     """
     sizes = {label: (len(rows), len(rows[0]) if rows else 0) for label, rows in masks.items()}
     if not masks or any(len({len(row) for row in rows}) != 1 or not rows[0] for rows in masks.values()):

@@ -1,4 +1,4 @@
-"""Measurement against the alpha-beta prediction: the points, the line, and how far apart they are."""
+"""Measurements compared with the alpha-beta prediction: the points, the line, and the errors."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -18,9 +18,9 @@ Sample = tuple[float, float, float]
 
 
 def draw_predicted_against_measured(ax: Axes, points: Iterable[Sample], alpha: float, beta: float) -> str:
-    """Draw measured seconds over bytes, the line that alpha and beta predict, and each residual as a bar between them.
+    """Draw measured seconds over bytes, the line that alpha and beta predict, and each residual as a bar.
 
-    points: (messages, bytes, seconds) as measured; messages follow one another. alpha: s/message, beta: s/byte.
+    points: (messages, bytes, seconds) as measured; messages are sequential. alpha: s/message, beta: s/byte.
     Both axes are logarithmic; one line for each number of messages. Returns the sentence.
     """
     points = sorted(points, key=lambda point: (point[0], point[1]))
@@ -94,18 +94,18 @@ def draw_ring_against_tree(
     ax.set_title(f"{num_ranks} ranks: below {written_bytes(crossover)} the tree wins", loc="left", fontsize=10)
     return (
         f"In words: with {num_ranks} ranks, alpha = {written_seconds(alpha)} and beta = {written_seconds(beta * 1e9)} "
-        f"a gigabyte, a tree all-reduce is faster below {written_bytes(crossover)} and a ring above."
+        f"per gigabyte, a tree all-reduce is faster below {written_bytes(crossover)} and a ring above."
     )
 
 
 def _steps_between(sizes: Sequence[float], count: int = 60) -> list[float]:
-    """`count` sizes from the smallest to the largest, equally far apart on a logarithmic axis."""
+    """`count` sizes from the smallest to the largest, evenly spaced on a logarithmic axis."""
     low, high = min(sizes), max(sizes)
     return [low * (high / low) ** (i / (count - 1)) for i in range(count)]
 
 
 def _errors_to_name(points: Sequence[Sample], errors: Sequence[float]) -> list[float]:
-    """All of one line's; of several lines' only each one's largest, as the labels would cover each other."""
+    """The errors to label: all of them for one line, but only the largest per line for several, to avoid overlaps."""
     groups = [
         [error for error, point in zip(errors, points, strict=True) if point[0] == messages]
         for messages in sorted({point[0] for point in points})
@@ -118,7 +118,7 @@ def _signed(error: float) -> str:
 
 
 def _label_end(ax: Axes, y: float, text: str, colour: str) -> Annotation:
-    """A line's name, right of the axes at the height of its end: no point of the figure is there."""
+    """A line's name, right of the axes at the height of the line's end, where it covers no points."""
     place = {"xycoords": ax.get_yaxis_transform(), "xytext": (4, 0), "textcoords": "offset points"}
     return ax.annotate(text, (1.0, y), va="center", fontsize=8, color=colour, annotation_clip=False, **place)
 

@@ -1,4 +1,4 @@
-"""Memory of a rank: stacked bars, what each part is for, and the device's limit."""
+"""Memory of a rank: stacked bars by purpose, and the device's limit."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from shardlab.figures.palette import PALETTE, text_colour
 from shardlab.figures.units import bytes_of_unit
 
-PARTS = {  # in the order in which they are stacked: colour, and a hatch for those who see no colour
+PARTS = {  # in stacking order: color, and a hatch for readers who cannot see colors
     "parameters": ("parameters", ""),
     "gradients": ("weights", "///"),
     "optimizer": ("optimizer", ".."),
@@ -24,11 +24,11 @@ def draw_memory(
     limit_label: str = "the device",
     unit: str = "GB",
 ) -> str:
-    """Draw what one rank holds, a bar for each method, the first on top.
+    """Draw what one rank holds, one bar per method, the first on top.
 
     rows: label -> {"parameters", "gradients", "optimizer", "activations": bytes}; parts may be missing. limit: bytes of
-    the device. unit: GB (10^9 bytes), or GiB (2^30) beside text in GiB. Returns the sentence. Raises ValueError for no
-    rows, another part or unit, or negative bytes.
+    the device. unit: GB (10^9 bytes), or GiB (2^30) where the text uses GiB. Returns the sentence. Raises ValueError
+    for no rows, an unknown part or unit, or negative bytes.
     """
     for label, parts in rows.items():
         if unknown := set(parts) - set(PARTS):
@@ -45,14 +45,14 @@ def draw_memory(
         _write(ax, f"{totals[label]:.1f}", (totals[label], place), 4)
     if limit is not None:
         ax.axvline(limit, color="black", linestyle="--", linewidth=1)
-        side = 4 if limit < longest / 4 else -4  # at the left end there is no room on the left
+        side = 4 if limit < longest / 4 else -4  # near the left end there is no room on the left
         _write(ax, f"{limit_label}, {limit:.0f} {unit}", (limit, -0.55), side)
     _finish(ax, rows, title, longest, unit)
     return _in_words(rows, totals, title, limit, limit_label, unit)
 
 
 def _write(ax: Axes, text: str, place: tuple[float, float], offset: float) -> None:
-    """Text right of a place, or left of it for a negative offset, in points."""
+    """Write text to the right of a place, or to the left for a negative offset (in points)."""
     side = "left" if offset > 0 else "right"
     ax.annotate(text, place, (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=8)
 

@@ -1,4 +1,4 @@
-"""Ranks on their nodes, and with whom one of them talks on every axis."""
+"""Ranks on their nodes, and the ranks with which one of them communicates on every axis."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from shardlab.mesh.axes import Mesh
 from shardlab.mesh.nodes import position
 
 MOST_NODES, MOST_ON_A_NODE = 32, 16
-AXES = {  # colour, hatch and letter of an axis: three channels, for eyes that lack one
+AXES = {  # color, hatch and letter of each axis: redundant channels for accessibility
     "tp": ("forward", "", "T"),
     "cp": ("weights", "...", "C"),
     "ep": ("optimizer", "xx", "E"),
@@ -22,10 +22,10 @@ AXES = {  # colour, hatch and letter of an axis: three channels, for eyes that l
 def draw_groups(
     ax: Axes, mesh: Mesh, rank: int, *, ranks_per_node: int = 8, axes: Sequence[str] | None = None, title: str = ""
 ) -> str:
-    """Draw every rank as a box, a node a row, and mark the groups of `rank` on each axis of more than one rank.
+    """Draw every rank as a box, one row per node, and mark the groups of `rank` on each axis of more than one rank.
 
-    axes: which to mark, some of tp, cp, ep, dp, pp. A box in several groups has a strip and a letter of each.
-    Returns the sentence. Raises ValueError for a rank that is not there, an unknown axis, or too many boxes.
+    axes: which of tp, cp, ep, dp, pp to mark. A box in several groups has a strip and a letter for each.
+    Returns the sentence. Raises ValueError for a rank that does not exist, an unknown axis, or too many boxes.
     """
     shown = [name for name in (axes or AXES) if len(mesh.group_of(rank, name)) > 1]
     num_nodes = -(-mesh.world // max(1, ranks_per_node))
@@ -44,13 +44,13 @@ def draw_groups(
         ax,
         max(num_nodes, len(groups)),
         ranks_per_node,
-        title or f"Rank {rank} of {mesh.world} and the ranks it talks to",
+        title or f"Rank {rank} of {mesh.world} and the ranks it communicates with",
     )
     return _in_words(mesh, rank, groups, ranks_per_node)
 
 
 def _draw_rank(ax: Axes, rank: int, centre: int, ranks_per_node: int, inside: list[str]) -> None:
-    """One box with its number: a strip of colour and hatch, and a letter, for each group that it shares."""
+    """One box with its number, and a colored, hatched strip and a letter for each group that it shares."""
     node, place = divmod(rank, ranks_per_node)
     left, width = place - 0.1, 0.92
     strips = [("idle", "")] if not inside or rank == centre else [AXES[name][:2] for name in inside]
@@ -70,7 +70,7 @@ def _box(ax: Axes, left: float, node: float, width: float, colour: str, hatch: s
 
 
 def _draw_legend(ax: Axes, groups: dict[str, list[int]], ranks_per_node: int) -> None:
-    """Each axis beside the picture: its letter, how many ranks, and the link that they need."""
+    """List each axis next to the picture: its letter, its number of ranks, and the link that they use."""
     for line, (name, ranks) in enumerate(groups.items()):
         colour, hatch, letter = AXES[name]
         left = ranks_per_node + 0.4
@@ -91,7 +91,7 @@ def _in_words(mesh: Mesh, rank: int, groups: dict[str, list[int]], ranks_per_nod
     num_nodes = -(-mesh.world // ranks_per_node)
     start = f"In words: {_counted(mesh.world, 'rank')} on {_counted(num_nodes, 'node')}"
     if not groups:
-        return f"{start}; rank {rank} talks to nobody."
+        return f"{start}; rank {rank} communicates with no other rank."
     parts = []
     for name, ranks in groups.items():
         where = position(ranks, ranks_per_node)

@@ -1,4 +1,4 @@
-"""The oral exam on a page: questions with their answers folded, and a widget that asks one after the other."""
+"""The oral exam on a page: questions with folded answers, and a widget that asks them one at a time."""
 
 import html
 
@@ -10,15 +10,15 @@ from shardlab.study.still import with_still
 
 
 def show_questions(setting: Setting, *, seed: int, count: int = 3) -> None:
-    """Display the first questions of an order, numbered, each with its answer folded below it."""
+    """Display the first `count` questions of a random order, numbered, each with its answer folded below."""
     drawn = asked_in_random_order(setting, seed)[:count]
     display(HTML("".join(_as_html(one, number) for number, one in enumerate(drawn, 1))))
 
 
 def oral_exam(setting: Setting, *, seed: int | None = None) -> widgets.VBox:
-    """All questions in random order, one at a time: think, say your answer aloud, open the model answer, go on.
+    """All questions in random order, one at a time: say your answer aloud, open the model answer, continue.
 
-    seed: None for another order each time.
+    seed: None for a different order each time.
     """
     asked = asked_in_random_order(setting, seed)
     page, onward = widgets.HTML(), widgets.Button(description="Next question")
@@ -37,6 +37,6 @@ def oral_exam(setting: Setting, *, seed: int | None = None) -> widgets.VBox:
 def _as_html(one: Asked, number: int | None = None) -> str:
     question = f"{number}. " * (number is not None) + one.question
     return (
-        f"<p><b>{html.escape(question)}</b></p><details><summary>The answer, once you have said yours</summary>"
+        f"<p><b>{html.escape(question)}</b></p><details><summary>Answer (say yours first)</summary>"
         f"<p>{html.escape(one.answer)}</p></details>"
     )

@@ -1,4 +1,4 @@
-"""A step of data parallelism as two lanes: what computes, and what travels meanwhile."""
+"""A data-parallel step as two lanes: computation, and the messages sent meanwhile."""
 
 from collections.abc import Sequence
 
@@ -20,11 +20,11 @@ def draw_overlap(
     title: str,
     limit_seconds: float | None = None,
 ) -> str:
-    """Draw a step: forward and backward on top, the buckets below, grey where a lane is idle.
+    """Draw a step: forward and backward on top, the buckets below, gray where a lane is idle.
 
-    Each layer's backward carries the layer's number and is drawn as its two halves: a gradient is there after both.
+    Each layer's backward has the layer's number and is drawn as two halves; its gradient is ready after both.
 
-    backward_seconds: one for each layer, in the order of the backward. timeline: when each bucket travels.
+    backward_seconds: one per layer, in the order of the backward. timeline: when each bucket is sent.
     limit_seconds: where the time axis ends, to compare figures. Returns the sentence.
     """
     compute = forward_seconds + sum(backward_seconds)
@@ -35,7 +35,10 @@ def draw_overlap(
     begin = forward_seconds
     for layer, seconds in zip(reversed(range(len(backward_seconds))), backward_seconds, strict=True):
         _box(ax, 0, begin, begin + seconds, str(layer), "backward")
-        half = {"facecolor": PALETTE["weights"], "linewidth": 0}  # no line between the halves: nothing travels between
+        half = {
+            "facecolor": PALETTE["weights"],
+            "linewidth": 0,
+        }  # no line between the halves, because nothing is sent between them
         ax.add_patch(Rectangle((begin + seconds / 2, -0.4), seconds / 2, 0.8, **half))
         ax.add_patch(Rectangle((begin, -0.4), seconds, 0.8, fill=False, edgecolor="white", linewidth=0.6))
         begin += seconds

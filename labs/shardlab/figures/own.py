@@ -1,4 +1,4 @@
-"""A learner's own trainer as a map: in which week each module is written, and in which weeks it is used."""
+"""A map of a learner's own trainer: the week in which each module is written, and the weeks that use it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +11,10 @@ MOST_WEEKS = 20
 
 
 def draw_own_trainer(ax: Axes, modules: Mapping[str, tuple[int, int, Sequence[int]]], *, title: str) -> str:
-    """Draw a row for each module: a box with its number of functions in the week that writes it, a dot for each use.
+    """Draw a row per module: a box with its number of functions in the week that writes it, and a dot for each use.
 
     modules: name -> (week that writes it, number of functions, later weeks that import it). Returns the sentence.
-    Raises ValueError for no module, a week outside 0 to 20, or a use before the module is written.
+    Raises ValueError for no modules, a week outside 0 to 20, or a use before the module is written.
     """
     weeks = [week for written, _, uses in modules.values() for week in (written, *uses)]
     if not weeks or not all(0 <= week <= MOST_WEEKS for week in weeks):

@@ -1,4 +1,4 @@
-"""Put a figure on the page so that everybody can read it: the picture, and the same in words."""
+"""Put a figure on the page so that everybody can read it: as a picture and in words."""
 
 import io
 from html import escape
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from shardlab.figures.labels import wrap_titles
 from shardlab.figures.palette import fonts
 
-DOTS_PER_INCH = 160  # sharp on a laptop's screen, and a notebook stays small
+DOTS_PER_INCH = 160  # sharp on a laptop screen while notebooks stay small
 
 
 def new_axes(width: float = 7.0, height: float = 3.0) -> tuple[Figure, Axes]:
@@ -24,7 +24,7 @@ def new_axes(width: float = 7.0, height: float = 3.0) -> tuple[Figure, Axes]:
 
 
 def new_rows(width: float, height: float, num: int) -> tuple[Figure, list[Axes]]:
-    """A figure of `width` x `height` inches with `num` axes below one another that share one x axis."""
+    """A figure of `width` x `height` inches with `num` axes stacked vertically that share one x axis."""
     figure, first = new_axes(width, height)
     first.remove()
     rows = list(figure.subplots(num, sharex=True, squeeze=False)[:, 0])
@@ -34,7 +34,7 @@ def new_rows(width: float, height: float, num: int) -> tuple[Figure, list[Axes]]
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG file, without the date: drawing it again gives the same bytes."""
+    """The figure as a PNG file without metadata, so that drawing it again gives the same bytes."""
     wrap_titles(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
@@ -42,13 +42,13 @@ def png(figure: Figure) -> bytes:
 
 
 def show(figure: Figure, sentence: str) -> None:
-    """Display `figure` with `sentence` as its alt text, and the sentence below it as a caption that wraps at words.
+    """Display `figure` with `sentence` as its alt text, and the sentence below it as a wrapped caption.
 
-    sentence: what a `draw_*` returned, "In words: ...".
-    Raises ValueError when the sentence is empty: a figure without words is lost on a reader who cannot see it.
+    sentence: the "In words: ..." that `draw_*` returned.
+    Raises ValueError when the sentence is empty, because a reader who cannot see the figure needs it.
     """
     if not sentence.strip():
-        raise ValueError("a figure needs its sentence: pass what draw_... returned")
+        raise ValueError("a figure needs its sentence: pass the return value of draw_...")
     width = round(figure.get_size_inches()[0] * 96)
     display(
         {"image/png": png(figure), "text/plain": sentence},
@@ -59,5 +59,5 @@ def show(figure: Figure, sentence: str) -> None:
 
 
 def caption(sentence: str) -> str:
-    """A sentence as the HTML that stands under a picture, no wider than a line that is easily read."""
+    """A sentence as the HTML caption below a picture, limited to a readable line width."""
     return f'<p style="max-width: 46em; margin: 0 0 0.5em; font-style: italic">{escape(sentence)}</p>'

@@ -1,4 +1,4 @@
-"""An overlapped pair from the inside: the forward of one microbatch and the backward of another, on two lanes."""
+"""Inside an overlapped pair: the forward of one microbatch and the backward of another, on two lanes."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 
 from shardlab.figures.palette import PALETTE, text_colour
 
-# A backward walks its layer from the end: its first all-to-all is the combine's, its last the dispatch's.
+# A backward goes through its layer from the end: its first all-to-all is the combine's, its last the dispatch's.
 FORWARD = ("attention F", "dispatch F", "experts F", "combine F")
 BACKWARD = ("combine B", "experts B", "dispatch B", "attention B")
 TOGETHER = (
@@ -15,12 +15,12 @@ TOGETHER = (
     *("experts F", "dispatch B", "attention B", "combine F"),
 )
 COMPUTING, LINK = 0, 1
-SHARE = 0.5  # of a half's computing: attention takes one part, the experts the other
-WAYS = 2.6  # from the lanes of one way to those of the other
+SHARE = 0.5  # attention and experts each take this share of the computation
+WAYS = 2.6  # vertical distance between the lanes of the two variants
 
 
 class Piece(NamedTuple):
-    """A piece of a layer: its name, its lane (0 computes, 1 is the link), begin and end in seconds."""
+    """A piece of a layer: its name, its lane (0 is the device, 1 the link), begin and end in seconds."""
 
     name: str
     lane: int
@@ -29,10 +29,10 @@ class Piece(NamedTuple):
 
 
 def pair_pieces(forward: float, backward: float, all_to_all: float, *, together: bool) -> list[Piece]:
-    """When each piece of a forward and of another microbatch's backward runs: one after the other, or as a pair.
+    """When each piece of a forward and of another microbatch's backward runs, one after the other or as a pair.
 
-    forward, backward: seconds of computing alone; all_to_all: of each of the four. In a pair a piece begins when its
-    lane is free and the piece before it in its own microbatch is done. Raises ValueError for seconds below 0.
+    forward, backward: seconds of computation; all_to_all: seconds of each of the four. In a pair, a piece begins when
+    its lane is free and the previous piece of its own microbatch is done. Raises ValueError for seconds below 0.
     """
     if min(forward, backward, all_to_all) < 0:
         raise ValueError(f"{forward}, {backward} and {all_to_all} are not all durations: give seconds, 0 or more")
@@ -49,7 +49,7 @@ def pair_pieces(forward: float, backward: float, all_to_all: float, *, together:
 
 
 def draw_pair(ax: Axes, forward: float, backward: float, all_to_all: float) -> str:
-    """Draw both ways below each other, two lanes each; grey is a lane that waits. Returns the sentence.
+    """Draw both variants below each other, with two lanes each; gray is an idle lane. Returns the sentence.
 
     Raises ValueError for seconds below 0.
     """
@@ -69,14 +69,14 @@ def draw_pair(ax: Axes, forward: float, backward: float, all_to_all: float) -> s
     title = f"F and B of two microbatches: as a pair {lasts[1]:g} s instead of {lasts[0]:g} s"
     ax.set_title(title, loc="left", fontsize=10)
     return (
-        f"In words: one after the other, a forward ({forward:g} s of computing), a backward ({backward:g} s) and their "
-        f"four all-to-alls of {all_to_all:g} s take {lasts[0]:g} s; as a pair, with each all-to-all beside the "
-        f"computing of the other half, {lasts[1]:g} s."
+        f"In words: one after the other, a forward ({forward:g} s of computation), a backward ({backward:g} s) and "
+        f"their four all-to-alls of {all_to_all:g} s take {lasts[0]:g} s; as a pair, in which each all-to-all overlaps "
+        f"the computation of the other half, {lasts[1]:g} s."
     )
 
 
 def _box(ax: Axes, piece: Piece, top: float) -> None:
-    """A piece in the colour of what it does; the backward's are framed."""
+    """A piece in the color of its activity; pieces of the backward have a black frame."""
     is_forward, width = piece.name.endswith("F"), piece.end - piece.begin
     fill = PALETTE["communication" if piece.lane == LINK else "forward" if is_forward else "backward"]
     edge = "white" if is_forward else "black"

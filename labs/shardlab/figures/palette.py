@@ -1,6 +1,6 @@
-"""One colour per meaning in the whole course, told apart by every eye; fonts that can write Chinese.
+"""One color per meaning in the whole course, distinguishable with every kind of color vision; and fonts for Chinese.
 
-The colours are Okabe and Ito's, "Color Universal Design", 2008, with two greys.
+The colors are Okabe and Ito's, "Color Universal Design", 2008, plus two grays.
 """
 
 from matplotlib import font_manager
@@ -21,7 +21,7 @@ _FONTS = ["DejaVu Sans", "WenQuanYi Micro Hei", "Noto Sans CJK SC", "PingFang SC
 
 
 def fonts() -> list[str]:
-    """The course's fonts that this machine has, in order: a later one writes what an earlier one cannot."""
+    """The course's fonts that this machine has, in order: later fonts are fallbacks for missing characters."""
     present = set(font_manager.get_font_names())
     return [font for font in _FONTS if font in present]
 
@@ -33,6 +33,6 @@ def luminance(colour: str) -> float:
 
 
 def text_colour(fill: str) -> str:
-    """Black or white, whichever stands out more on `fill`."""
+    """Black or white, whichever has more contrast with `fill`."""
     bright = luminance(fill)
     return "black" if (bright + 0.05) / 0.05 >= 1.05 / (bright + 0.05) else "white"

@@ -1,4 +1,4 @@
-"""Plans: time against memory with the front that nothing beats, and where the seconds of a step go."""
+"""Plans: time against memory with the Pareto front, and where the time of a step goes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from shardlab.costs.planning.planner import Plan, pareto
 from shardlab.figures.palette import PALETTE, text_colour
 from shardlab.figures.units import written_seconds
 
-PARTS = {  # of a step, in the order in which they are stacked: colour, and a hatch for those who see no colour
+PARTS = {  # of a step, in stacking order: color, and a hatch for readers who cannot see colors
     "compute": ("forward", ""),
     "tensor": ("communication", "///"),
     "context": ("communication", "xx"),
@@ -25,10 +25,10 @@ MOST_LETTERS = 6
 
 
 def draw_pareto(ax: Axes, plans: Sequence[Plan], *, title: str = "", limit: float | None = None) -> str:
-    """Draw every plan as a dot, memory to the right and time upwards, and the front that no plan beats in both.
+    """Draw every plan as a dot, with memory on the x axis and time on the y axis, and the Pareto front.
 
-    limit: usable bytes of a GPU, a line. The fastest and the smallest plan of the front and some between have letters,
-    explained beside. Returns the sentence. Raises ValueError for no plans.
+    limit: usable bytes of a GPU, drawn as a line. The fastest plan, the smallest plan and some between them have
+    letters that are explained next to the figure. Returns the sentence. Raises ValueError for no plans.
     """
     if not plans:
         raise ValueError("give at least one plan")
@@ -41,7 +41,7 @@ def draw_pareto(ax: Axes, plans: Sequence[Plan], *, title: str = "", limit: floa
     ax.scatter(*_points(plans), s=9, color=PALETTE["parameters"], alpha=0.35, linewidths=0, label="a layout that fits")
     xs, ys = _points(front)
     ax.step(xs, ys, where="pre", color=PALETTE["communication"], linewidth=1)
-    ax.scatter(xs, ys, s=26, color=PALETTE["communication"], zorder=3, label="beaten by none")
+    ax.scatter(xs, ys, s=26, color=PALETTE["communication"], zorder=3, label="Pareto front")
     named = {chr(ord("A") + place): one for place, one in enumerate(_some(front, MOST_LETTERS))}
     for letter, one in named.items():
         place = (one.memory.total / GIB, one.step.total)
@@ -65,11 +65,11 @@ def draw_pareto(ax: Axes, plans: Sequence[Plan], *, title: str = "", limit: floa
         f"{letter} {layout_text(one.layout)}: {one.memory.total / GIB:.1f} GiB, {written_seconds(one.step.total)}"
         for letter, one in named.items()
     )
-    return f"In words: {title}. {len(plans)} layouts fit, {len(front)} are beaten by none. {told}."
+    return f"In words: {title}. {len(plans)} layouts fit, {len(front)} are on the Pareto front. {told}."
 
 
 def layout_text(layout: Layout) -> str:
-    """A layout in a few letters: sizes above 1, and what it does beside. 1F1B goes without saying."""
+    """A layout as a short text: sizes above 1, then its other options. 1F1B is the default and not written."""
     sizes = (("tp", layout.tp), ("pp", layout.pp), ("dp", layout.dp), ("cp", layout.cp), ("ep", layout.ep))
     words = [f"{name}{size}" for name, size in sizes if size > 1]
     words += [f"v{layout.virtual}"] if layout.virtual > 1 else []
@@ -79,7 +79,7 @@ def layout_text(layout: Layout) -> str:
 
 
 def draw_step(ax: Axes, rows: Mapping[str, StepSeconds], *, title: str) -> str:
-    """Draw where the seconds of a step go, a bar for each label, the first on top. Returns the sentence.
+    """Draw where the time of a step goes, one bar per label, the first on top. Returns the sentence.
 
     Raises ValueError for no rows.
     """
@@ -131,13 +131,13 @@ def _points(plans: Sequence[Plan]) -> tuple[list[float], list[float]]:
 
 
 def _some(front: list[Plan], most: int) -> list[Plan]:
-    """The first, the last, and others evenly between."""
+    """The first, the last, and evenly spaced ones between."""
     if len(front) <= most:
         return front
     return [front[round(place * (len(front) - 1) / (most - 1))] for place in range(most)]
 
 
 def _ticks(least: float, most: float) -> list[float]:
-    """Round numbers from just below the least to the most."""
+    """Round numbers from just below `least` to `most`."""
     rounds = [digit * 10.0**power for power in range(-4, 8) for digit in (1, 1.5, 2, 3, 5, 7)]
     return [one for one in rounds if 0.85 * least <= one <= most] or [least]

@@ -1,4 +1,4 @@
-"""A layout behind three sliders: the memory of its fullest rank, the bytes of each axis, and where its step goes."""
+"""A layout with sliders: the memory of its fullest rank, the bytes of each axis, and where its step time goes."""
 
 import base64
 import html
@@ -23,7 +23,7 @@ AXES = ("tp", "cp", "ep", "pp", "dp")
 
 
 def memory_rows(model: Transformer, layouts: Sequence[Layout]) -> dict[str, dict[str, float]]:
-    """What `draw_memory` draws: the fullest rank of each layout; logits and gathered layers go with activations."""
+    """Rows for `draw_memory`: the fullest rank of each layout; activations include logits and gathered layers."""
     rows = {}
     for layout in layouts:
         held = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
@@ -33,14 +33,14 @@ def memory_rows(model: Transformer, layouts: Sequence[Layout]) -> dict[str, dict
 
 
 def axis_bytes(model: Transformer, layout: Layout) -> dict[str, float]:
-    """Bytes that a rank of the first stage sends in a step, by axis; axes of one rank are left out."""
+    """Bytes that a rank of the first stage sends in a step, by axis, without axes that send nothing."""
     sent = vars(traffic_of_step(model, layout))
     sums = {axis: sum(value for name, value in sent.items() if name.split("_")[0] == axis) for axis in AXES}
     return {axis: value for axis, value in sums.items() if value} or {"none": 0.0}
 
 
 def plan_pictures(model: Transformer, layout: Layout, gpu: Accelerator) -> list[tuple[bytes, str]]:
-    """Memory, traffic and time of a layout: three pictures as PNG, each with its sentence."""
+    """Memory, traffic and time of a layout: three PNG pictures, each with its sentence."""
     pictures = []
     for height, draw in ((2.3, _memory), (1.9, _traffic), (1.8, _step)):
         figure, ax = new_axes(7.5, height)
@@ -67,7 +67,7 @@ def _step(ax, model: Transformer, layout: Layout, gpu: Accelerator) -> str:
 
 
 def plan_explorer(model: str = "llama3-70b", gpu: str = "h100", sequences: int = 1024) -> widgets.VBox:
-    """Choose a model, a GPU, and the sizes of a layout; memory, traffic and time follow."""
+    """Choose a model, a GPU and a layout to see memory, traffic and time."""
     models = widgets.Dropdown(options=list(ZOO), value=model, description="Model")
     gpus = widgets.Dropdown(options=list(ACCELERATORS), value=gpu, description="GPU")
     batch = widgets.Dropdown(

@@ -1,4 +1,4 @@
-"""A step as a profiler saw it: kept traces, and how they are drawn."""
+"""Draw a step from profiler traces, some of which come with the package."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from matplotlib.patches import Patch
 
 from shardlab.figures.palette import PALETTE
 
-# ---- Traces of a profiler that a page draws, kept in the package: a student has no GPU to make them with -------------
+# ---- Profiler traces for the pages, included in the package because students have no GPU to record them --------------
 
 
-KEPT = Path(__file__).parent / "data"  # kernels of one H200; `benchmarks/profiler_traces.py` makes and copies them
-# A sandbox shows a rank this package, and nothing in it may look like a week's checks: hence "of-".
+KEPT = Path(__file__).parent / "data"  # kernels of one H200, recorded and copied by `benchmarks/profiler_traces.py`
+# The prefix "of-": a rank in a sandbox sees this package, in which no file may look like a week's checks.
 
 
 def kept_traces(week: str) -> list[Path]:
-    """The files of a week, "week07", one per rank in order. Raises ValueError that lists the weeks there are."""
+    """The trace files of a week ("week07"), one per rank in order. Raises ValueError that lists the existing weeks."""
     found = sorted(KEPT.glob(f"of-{week}-rank*.json.gz"))
     if not found:
         there = sorted({path.name.split("-")[1] for path in KEPT.glob("of-week*-rank*.json.gz")})
-        raise ValueError(f"no traces of {week!r} are kept: use {' or '.join(there)}")
+        raise ValueError(f"there are no traces of {week!r}: use {' or '.join(there)}")
     return found
 
 
-# A step as torch's profiler saw it: per rank a lane of compute for each stream and a lane of messages, on one clock
+# A step recorded by torch's profiler: per rank, one compute lane per stream and one lane of messages, on one clock
 
 
 MEANINGS = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "communication": "messages"}
-HEIGHT, GAP = 0.26, 0.04  # of a lane, a rank being 1 high
+HEIGHT, GAP = 0.26, 0.04  # of a lane, in units of one rank
 LEGEND = 0.57  # inches below the axes
 Span = tuple[float, float]  # begin and end, milliseconds
 
 
 class Piece(NamedTuple):
-    """One piece of work: its colour's meaning, the stream (messages have none), begin and end in milliseconds."""
+    """One piece of work: its kind, its stream (None for messages), begin and end in milliseconds."""
 
     meaning: str
     stream: int | None
@@ -49,9 +49,9 @@ class Piece(NamedTuple):
 
 
 def read_trace(trace: Path | bytes) -> list[Piece]:
-    """The kernels of a trace from a GPU, or without any the operators and messages of one from a CPU, in order.
+    """The kernels of a GPU trace, or else the operators and messages of a CPU trace, in order.
 
-    trace: a file in .json.gz, or its content. Raises ValueError when it is not a trace with either.
+    trace: a .json.gz file, or its content. Raises ValueError when it is not such a trace.
     """
     path = trace if isinstance(trace, Path) else "This"
     try:
@@ -88,7 +88,7 @@ def _kernels(events: list[dict[str, Any]]) -> list[Piece]:
 
 
 def _operators(events: list[dict[str, Any]]) -> list[Piece]:
-    """A CPU runs a backward on the thread that asks for it: what belongs to it lies inside autograd's own events."""
+    """A CPU runs the backward on the calling thread, so its operators are those inside autograd's events."""
     updates = _spans(event for event in events if event["name"].startswith("Optimizer.step"))
     backward = _spans(event for event in events if event["name"].startswith("autograd::engine"))
     pieces = [
@@ -100,7 +100,7 @@ def _operators(events: list[dict[str, Any]]) -> list[Piece]:
     operators = (event for event in events if event.get("cat") == "cpu_op" and event["name"].startswith("aten::"))
     for begin, end in sorted(map(_span, operators), key=lambda span: (span[0], -span[1])):
         if begin < ended:
-            continue  # part of the operator before
+            continue  # part of the previous operator
         ended = end
         meaning = (
             "optimizer" if _is_inside(begin, updates) else "backward" if _is_inside(begin, backward) else "forward"
@@ -114,12 +114,12 @@ def _span(event: dict[str, Any]) -> Span:
 
 
 def _spans(events: Iterable[dict[str, Any]]) -> list[Span]:
-    """Where any of these events runs, in order, without overlaps."""
+    """The times at which any of these events runs, in order, without overlaps."""
     return joined(map(_span, events))
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """The same times as spans that do not touch."""
+    """Merge overlapping and adjacent spans."""
     found: list[Span] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -158,7 +158,7 @@ def draw_profile(ax: Axes, traces: Sequence[Path | bytes], *, name: str) -> str:
     ax.set(xlim=(0, last - first), ylim=(len(by_rank) - 0.45, -0.55), xlabel="milliseconds")
     ax.set_title(name, loc="left", fontsize=10)
     ax.set_yticks(range(len(by_rank)), [f"rank {rank}" for rank in range(len(by_rank))])
-    below = LEGEND / ax.figure.get_figheight()  # type: ignore[union-attr] - a figure of its own
+    below = LEGEND / ax.figure.get_figheight()  # type: ignore[union-attr] - not a subfigure
     ax.legend(
         handles=[Patch(facecolor=PALETTE[key], label=text) for key, text in MEANINGS.items() if key in seen],
         loc="upper center", bbox_to_anchor=(0.5, -below), ncols=4, frameon=False,
@@ -166,12 +166,12 @@ def draw_profile(ax: Axes, traces: Sequence[Path | bytes], *, name: str) -> str:
     idle, hidden = shares(by_rank, (first, last))
     return (
         f"{name}: {len(by_rank)} ranks, {last - first:.0f} ms. Nothing is computed in {idle:.0%} of the ranks' time; "
-        f"{hidden:.0%} of the messages' time lies beside compute."
+        f"{hidden:.0%} of the messages' time overlaps compute."
     )
 
 
 def shares(by_rank: Sequence[Sequence[Piece]], step: Span) -> tuple[float, float]:
-    """The part of all ranks' time without compute, and the part of messages' time with compute beside it."""
+    """The share of all ranks' time without compute, and the share of messages' time that overlaps compute."""
     computed = sent = beside = 0.0
     for pieces in by_rank:
         work = joined((piece.begin, piece.end) for piece in pieces if piece.stream is not None)

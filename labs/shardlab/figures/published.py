@@ -1,4 +1,6 @@
-"""Predictions against what others measured: a dot a run, the line of a perfect prediction, and the misses by name."""
+"""Predictions compared with published measurements: one dot per run, the line of perfect predictions, and the worst
+misses by name.
+"""
 
 from collections.abc import Sequence
 from statistics import median
@@ -17,8 +19,8 @@ def draw_against_published(
 ) -> str:
     """Draw predicted over measured on logarithmic axes, a band of `within`, and the names of the worst misses.
 
-    points: (name, measured, predicted). Returns the sentence. Raises ValueError for none, or numbers that are not
-    above 0.
+    points: (name, measured, predicted). Returns the sentence. Raises ValueError for no points, or for numbers that are
+    not positive.
     """
     if not points or any(not (measured > 0 and predicted > 0) for _, measured, predicted in points):
         raise ValueError("give at least one point (name, measured, predicted), both numbers above 0")
@@ -49,10 +51,10 @@ def draw_against_published(
 
 
 def _number(ax: Axes, worst: Sequence[Point]) -> None:
-    """Write 1, 2, ... beside the points, on the side away from the line, beside one another where points are close."""
+    """Write 1, 2, ... next to the points, away from the line, and side by side where points are close together."""
     ax.autoscale_view()  # where the points will be
     written: list[tuple[float, float]] = []
-    points = ax.figure.dpi / 72  # pixels of a point
+    points = ax.figure.dpi / 72  # pixels per point
     for number, (_, measured, predicted) in enumerate(worst, 1):
         x, y = (value / points for value in ax.transData.transform((measured, predicted)))
         right, up = (5, -8) if predicted < measured else (-10, 3)

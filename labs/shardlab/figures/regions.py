@@ -1,4 +1,4 @@
-"""What each rank holds of a tensor on its way through a block: all of it, a part, or a sum that is not yet complete."""
+"""Which part of each tensor in a block a rank holds: all of it, a shard, or a partial sum."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,13 +12,13 @@ STATES = {
     "whole": "whole on every rank",
     "positions": "split by positions",
     "columns": "split by columns",
-    "partial": "whole in shape, still to be added up",
+    "partial": "a partial sum of the whole shape",
 }
 MOST_RANKS = 4
 
 
 class Region(NamedTuple):
-    """A tensor in a block: its name, a state of STATES, and the communication that leads to it, if any."""
+    """A tensor in a block: its name, a state of STATES, and the communication that produces it, if any."""
 
     name: str
     state: str
@@ -26,9 +26,9 @@ class Region(NamedTuple):
 
 
 def draw_regions(ax: Axes, tensors: Sequence[Region], *, ranks: int = 2, title: str) -> str:
-    """Draw a column for each tensor and a row for each rank; positions run down a tile, hidden numbers across.
+    """Draw a column per tensor and a row per rank; in a tile, positions run down and hidden dimensions across.
 
-    What a rank holds is filled; what it does not is grey. Returns the sentence. Raises ValueError for no tensors, an
+    The part that a rank holds is filled; the rest is gray. Returns the sentence. Raises ValueError for no tensors, an
     unknown state, or more than four ranks.
     """
     if unknown := {tensor.state for tensor in tensors} - set(STATES):
@@ -53,7 +53,7 @@ def draw_regions(ax: Axes, tensors: Sequence[Region], *, ranks: int = 2, title: 
 
 
 def _draw_tile(ax: Axes, place: int, rank: int, state: str, ranks: int) -> None:
-    """One rank's share of one tensor, in a tile of 0.7 by 0.7."""
+    """One rank's part of one tensor, in a tile of 0.7 by 0.7."""
     ax.add_patch(Rectangle((place, rank), 0.7, 0.7, facecolor=PALETTE["idle"], edgecolor="black", linewidth=0.6))
     left, top, width, height = 0.0, 0.0, 0.7, 0.7
     if state == "positions":
@@ -69,7 +69,7 @@ def _draw_tile(ax: Axes, place: int, rank: int, state: str, ranks: int) -> None:
 
 
 def _draw_arrival(ax: Axes, place: int, text: str, ranks: int) -> None:
-    """A bar in front of the tensor, as high as all ranks, with the name of what is sent."""
+    """A bar before the tensor, across all ranks, with the name of the communication."""
     colour = PALETTE["communication"]
     ax.add_patch(Rectangle((place - 0.2, 0), 0.1, ranks - 0.3, facecolor=colour, edgecolor="none"))
     ax.text(place - 0.15, ranks - 0.22, text, ha="center", va="top", fontsize=8, color=colour)

@@ -1,4 +1,4 @@
-"""The ring all-reduce as a table: which rank holds what, and which chunk travels in this step."""
+"""The ring all-reduce as a table: the contents of each rank, and the chunks sent in this step."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ Table = list[list[frozenset[int]]]
 
 
 class Message(NamedTuple):
-    """One chunk that travels from a rank to the next."""
+    """One chunk sent from a rank to the next."""
 
     chunk: int
     source: int
@@ -22,9 +22,9 @@ class Message(NamedTuple):
 
 
 def ring_messages(num_ranks: int, step: int) -> list[Message]:
-    """The N messages of one step; none in step 2(N-1), when all is done.
+    """The N messages of one step; none in step 2(N-1), when the all-reduce is done.
 
-    In a reduce-scatter step s rank r sends chunk r-1-s; in the s-th step of the all-gather it sends chunk r-s.
+    In step s of the reduce-scatter, rank r sends chunk r-1-s; in step s of the all-gather, it sends chunk r-s.
     """
     last = all_reduce_messages(num_ranks, "ring")
     if not 0 <= step <= last:
@@ -37,7 +37,7 @@ def ring_messages(num_ranks: int, step: int) -> list[Message]:
 
 
 def ring_table(num_ranks: int, step: int) -> Table:
-    """table[rank][chunk] = the ranks whose parts are in that sum when `step` begins."""
+    """table[rank][chunk] = the ranks whose parts are included in that sum when `step` begins."""
     ring_messages(num_ranks, step)
     table = [[frozenset([rank])] * num_ranks for rank in range(num_ranks)]
     for done in range(step):
@@ -48,10 +48,10 @@ def ring_table(num_ranks: int, step: int) -> Table:
 
 
 def draw_ring_step(ax: Axes, num_ranks: int, step: int, *, numbers: Sequence[Sequence[float]] | None = None) -> str:
-    """Draw the table when `step` begins, and an arrow for each chunk that travels in it; returns the sentence.
+    """Draw the table when `step` begins, and an arrow for each chunk sent in it; returns the sentence.
 
-    num_ranks: 2 to 8. step: 0 to 2(N-1), the last shows the result.
-    numbers: what each rank holds at the start, the same count on every rank; without them a cell names ranks ("0+1").
+    num_ranks: 2 to 8. step: 0 to 2(N-1), where the last shows the result.
+    numbers: the initial contents of each rank, of equal length; without them, cells name ranks ("0+1").
     """
     if not 2 <= num_ranks <= 8:
         raise ValueError(f"a table of {num_ranks} ranks cannot be read: draw 2 to 8")
@@ -87,7 +87,7 @@ def _draw_cell(ax: Axes, place: tuple[int, int], text: str, fill: str, *, travel
 
 
 def _draw_arrow(ax: Axes, message: Message, num_ranks: int) -> None:
-    """Down to the next rank; from the last rank out of the table, and in again above rank 0."""
+    """An arrow down to the next rank; from the last rank, out of the table and in again above rank 0."""
     style = {"arrowstyle": "-|>", "mutation_scale": 13, "color": PALETTE["communication"], "linewidth": 2, "zorder": 3}
     x, low = message.chunk, message.source + 0.28
     if message.destination:

@@ -12,16 +12,16 @@ from shardlab.study.still import with_still
 
 
 class _Sliders(interactive):
-    """ipywidgets' own, but what the function puts out is collected here, and travels as the widget's state.
+    """Like ipywidgets' `interactive`, but collects the function's output here and sends it as the widget's state.
 
-    Left to the other side, nbclient (`jupyter execute`) sends a message back for every output. When the cell's reply
-    arrives during such a send, nbclient does not notice it, and waits for it forever.
+    Otherwise nbclient (`jupyter execute`) sends a message back for every output. If the cell's reply arrives during
+    such a send, nbclient does not notice it and waits for it forever.
     """
 
     def update(self, *_: object) -> None:
-        """Call the function with the sliders' values. What it displays stands above what it prints, its error last.
+        """Call the function with the sliders' values; show what it displays, then what it prints, then its error.
 
-        The first call is the cell's own, and its error ends the cell.
+        The first call happens in the cell itself, where an error ends the cell.
         """
         first, self._called = not getattr(self, "_called", False), True
         self.kwargs = {widget._kwarg: widget.get_interact_value() for widget in self.kwargs_widgets}
@@ -41,13 +41,13 @@ class _Sliders(interactive):
 
 
 def _displayed(output: RichOutput) -> dict:
-    """What was displayed as a notebook's file has it: pictures as base64."""
+    """A displayed output in the format of a notebook file, with pictures in base64."""
     data = {k: base64.b64encode(v).decode() if isinstance(v, bytes) else v for k, v in output.data.items()}
     return {"output_type": "display_data", "data": data, "metadata": output.metadata or {}}
 
 
 def _as_html(output: dict) -> str:
-    """An output as a page without widgets shows it."""
+    """An output as HTML for a page without widgets."""
     data = output.get("data", {})
     if "image/png" in data:
         about = output["metadata"].get("image/png", {})
@@ -57,7 +57,7 @@ def _as_html(output: dict) -> str:
 
 
 def _error(error: Exception) -> dict:
-    """A traceback as IPython shows it."""
+    """An error output with the traceback that IPython would show."""
     shell = get_ipython()
     lines = (
         shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)

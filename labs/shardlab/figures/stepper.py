@@ -1,4 +1,4 @@
-"""The same figure as `draw_ring_step`, behind a slider."""
+"""The figure of `draw_ring_step` with a slider."""
 
 import base64
 import html
@@ -13,7 +13,7 @@ from shardlab.study.still import with_still
 
 
 def ring_stepper(num_ranks: int = 4, *, numbers: Sequence[Sequence[float]] | None = None) -> widgets.VBox:
-    """A slider "Step" above the table of a ring all-reduce; the picture and its sentence follow the slider."""
+    """A slider "Step" above the table of a ring all-reduce, which updates the picture and its sentence."""
     slider = widgets.IntSlider(value=0, min=0, max=all_reduce_messages(num_ranks, "ring"), description="Step")
     page = widgets.HTML()
 

@@ -1,4 +1,4 @@
-"""Tokens per second against ranks: what was measured, and what the cores of the machine allow."""
+"""Tokens per second by number of ranks: measured, and the limit that the machine's cores set."""
 
 import os
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from shardlab.figures.palette import MEASURED, PALETTE
 
 
 def draw_throughput(ax: Axes, measured: Mapping[int, float], *, cores: int = 0) -> str:
-    """Draw tokens per second by number of ranks, each rank with a batch of its own; returns the sentence.
+    """Draw tokens per second by number of ranks, where each rank has its own batch; returns the sentence.
 
-    measured: ranks -> tokens of all ranks per second. cores: beyond them ranks take turns; this machine's by default.
-    Raises ValueError when one rank was not measured: all others are compared with it.
+    measured: ranks -> tokens of all ranks per second. cores: more ranks than cores take turns; default: this machine's.
+    Raises ValueError without a measurement for one rank, with which all others are compared.
     """
     if 1 not in measured or min(measured.values()) <= 0:
-        raise ValueError(f"measure one rank, too, above 0 tokens per second; got {dict(measured)}")
+        raise ValueError(f"also measure one rank, with more than 0 tokens per second; got {dict(measured)}")
     cores = cores or os.cpu_count() or 1
     ranks, values = zip(*sorted(measured.items()), strict=True)
     allowed = [measured[1] * min(number, cores) for number in ranks]

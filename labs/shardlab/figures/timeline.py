@@ -1,4 +1,4 @@
-"""A pipeline schedule on a clock: one lane per rank, one box per action; what stays grey is the bubble."""
+"""A pipeline schedule as a timeline: one lane per rank, one box per action; the bubble is gray."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -38,11 +38,11 @@ def draw_timeline(
     until: float | None = None,
     marks: Marks = NO_MARKS,
 ) -> str:
-    """Draw when each rank computes what: by simulation with `durations`, or as `measured` on real ranks.
+    """Draw what each rank computes and when: simulated with `durations`, or as `measured` on real ranks.
 
-    Boxes carry the microbatch. Rank 0 is on top; a stage that is not the rank's first is hatched; an overlapped pair
-    has a black frame. name: of the schedule, for the title. until: where the time axis ends, to compare figures.
-    Returns the sentence. Raises ValueError for more boxes than can be seen.
+    Boxes contain the microbatch number. Rank 0 is on top; stages other than the rank's first are hatched; an overlapped
+    pair has a black frame. name: the schedule's name in the title. until: end of the time axis, to compare figures.
+    Returns the sentence. Raises ValueError for too many boxes to see.
     """
     return draw_timelines([ax], [(name, measured or schedule)], durations, until=until, marks=marks)
 
@@ -55,17 +55,19 @@ def draw_timelines(
     until: float | None = None,
     marks: Marks = NO_MARKS,
 ) -> str:
-    """Draw timelines below one another on one time axis: the same length is the same time in each.
+    """Draw timelines below one another with a common time axis, so that the same length is the same time in each.
 
-    rows: (name, schedule to simulate or timeline that was measured), one for each of `axes`, all of one figure.
-    Returns one sentence for all. Raises ValueError as `draw_timeline` does.
+    rows: (name, schedule to simulate or measured timeline), one for each of `axes`, all in one figure.
+    Returns one sentence for all. Raises ValueError like `draw_timeline`.
     """
     if not rows or len(rows) != len(axes):
-        raise ValueError(f"{len(rows)} timelines on {len(axes)} axes: give one axes for each, and one or more")
+        raise ValueError(
+            f"{len(rows)} timelines on {len(axes)} axes: give at least one timeline, and one axes for each"
+        )
     for _, row in rows:
         slots = sum(map(len, row.schedule if isinstance(row, Timeline) else row))
         if slots > MOST_BOXES:
-            raise ValueError(f"{slots} slots cannot be seen: draw {MOST_BOXES} or fewer, take fewer ranks")
+            raise ValueError(f"{slots} slots are too many to see: draw at most {MOST_BOXES}, or use fewer ranks")
     durations = durations or Durations()
     timelines = [row if isinstance(row, Timeline) else simulate(row, durations) for _, row in rows]
     end = until or max(end_with_optimizer(timeline, marks) for timeline in timelines)
@@ -97,7 +99,7 @@ def _frame(ax: Axes, timeline: Timeline, heading: str, end: float, marks: Marks)
 
 
 def _below(axes: Sequence[Axes], label: str, timelines: Sequence[Timeline], marks: Marks) -> None:
-    """The time below the last timeline only, the legend once; then the layout, which says how wide a box will be."""
+    """Label time below the last timeline only, draw one legend, then do the layout that determines box widths."""
     for ax in axes[:-1]:
         ax.tick_params(axis="x", labelbottom=False)
     axes[-1].set_xlabel(label, fontsize=8)
@@ -113,13 +115,13 @@ def _below(axes: Sequence[Axes], label: str, timelines: Sequence[Timeline], mark
 
 
 def _handles(schedules: Sequence[Schedule], marks: Marks) -> dict[str, Patch | tuple[Patch, ...]]:
-    """What the legend explains: only what is drawn."""
+    """Legend entries for what is actually drawn."""
     kinds = {action.kind for schedule in schedules for action in all_actions(schedule)}
     handles: dict[str, Patch | tuple[Patch, ...]] = {
         meaning: Patch(facecolor=FILLS[kind]) for kind, meaning in MEANINGS.items() if kind in kinds
     }
     if Kind.B in kinds:
-        handles["B: full backward, input's and weights' gradients in one go"] = (
+        handles["B: full backward, gradients of input and weights together"] = (
             Patch(facecolor=FILLS[Kind.I]),
             Patch(facecolor=FILLS[Kind.W]),
         )
@@ -130,7 +132,7 @@ def _handles(schedules: Sequence[Schedule], marks: Marks) -> dict[str, Patch | t
     if any(isinstance(slot, Overlap) for schedule in schedules for slots in schedule for slot in slots):
         handles["overlapped pair"] = Patch(facecolor="white", edgecolor="black", linewidth=1.6)
     if marks.trace is not None:
-        handles[f"the way of microbatch {marks.trace}"] = Patch(facecolor="white", edgecolor="black", linewidth=1.8)
+        handles[f"path of microbatch {marks.trace}"] = Patch(facecolor="white", edgecolor="black", linewidth=1.8)
     if marks.optimizer is not None:
         handles["optimizer step"] = Patch(facecolor=PALETTE["optimizer"])
     return handles
@@ -162,7 +164,7 @@ def _heading(schedule: Schedule, name: str) -> str:
 
 
 def _finding(timeline: Timeline, marks: Marks) -> str:
-    if marks.runs_on:  # no rank waits for the others at the end: its own span counts
+    if marks.runs_on:  # no rank waits for the others at the end, so its own span counts
         share = max(idle / (idle + busy or 1) for idle, busy in zip(timeline.span_idle, timeline.busy, strict=True))
         return "no rank idles within its own span" if round(share, 3) == 0 else f"{share:.0%} of a rank's own span idle"
     return "no rank idles" if round(timeline.bubble, 3) == 0 else f"{timeline.bubble:.0%} of the time idle"
@@ -173,6 +175,6 @@ def _told(timeline: Timeline, heading: str, is_measured: bool) -> str:
     peaks = ", ".join(str(peak) for peak in peak_activations(timeline.schedule))
     time = f"{'measured' if is_measured else 'simulated'} time {timeline.makespan:.4g}"
     return (
-        f"{heading}: {time}; idle by rank {idle}, of it within the rank's own span {span_idle}; "
+        f"{heading}: {time}; idle by rank {idle}, of which within the rank's own span {span_idle}; "
         f"at most {peaks} activations are held"
     )

@@ -1,4 +1,4 @@
-"""What can be marked on a timeline: phases, the optimizer's step, one microbatch's way, and what a slot waits for."""
+"""Marks on a timeline: phases, the optimizer step, the path of one microbatch, and what a slot waits for."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,17 +11,17 @@ from shardlab.figures.palette import PALETTE
 from shardlab.pipeline_parallel.schedule import Kind, actions_of, inputs_of, num_stages, result_of
 from shardlab.pipeline_parallel.simulation import Timeline
 
-Place = tuple[int, int]  # rank, and which of its slots
-HEAD_ROOM = 0.75  # lanes above rank 0, for the phases' names
+Place = tuple[int, int]  # rank, and index of the slot on it
+HEAD_ROOM = 0.75  # lanes above rank 0 for the names of the phases
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What to mark on a timeline.
+    """A choice of marks for a timeline.
 
-    phases: lines where each rank's first backward begins and its last forward ends. trace: a microbatch whose way
-    from rank to rank is drawn. optimizer: seconds of its step; each rank waits for all others before it, unless
-    `runs_on`. slot: (rank, place), framed together with the slots that it waits for.
+    phases: lines where each rank's first backward begins and its last forward ends. trace: a microbatch whose path
+    from rank to rank is drawn. optimizer: seconds of its step; each rank first waits for all others, unless `runs_on`.
+    slot: (rank, index), framed together with the slots that it waits for.
     """
 
     phases: bool = False
@@ -40,12 +40,12 @@ def head_room(marks: Marks) -> float:
 
 
 def end_with_optimizer(timeline: Timeline, marks: Marks) -> float:
-    """When the last rank has ended, its optimizer's step included."""
+    """When the last rank ends, including its optimizer step."""
     return timeline.makespan + (marks.optimizer or 0.0)
 
 
 def phases_of(timeline: Timeline) -> list[tuple[float, float]]:
-    """For each rank the end of its warm-up, where its first backward begins, and of its last forward."""
+    """For each rank, the end of its warm-up (the beginning of its first backward) and the end of its last forward."""
     found = []
     for slots, begins, ends in zip(timeline.schedule, timeline.begins, timeline.ends, strict=True):
         kinds = [{action.kind for action in actions_of(slot)} for slot in slots]
@@ -56,7 +56,7 @@ def phases_of(timeline: Timeline) -> list[tuple[float, float]]:
 
 
 def way_of(timeline: Timeline, microbatch: int) -> list[tuple[int, float, float]]:
-    """(rank, begin, end) of the forwards of a microbatch, then of its input gradients, in the order of time."""
+    """(rank, begin, end) of a microbatch's forwards, then of its input gradients, in order of time."""
     way = []
     for rank, slots in enumerate(timeline.schedule):
         for slot, begin, end in zip(slots, timeline.begins[rank], timeline.ends[rank], strict=True):
@@ -66,11 +66,11 @@ def way_of(timeline: Timeline, microbatch: int) -> list[tuple[int, float, float]
 
 
 def waits_for(timeline: Timeline, slot: Place) -> list[Place]:
-    """The slots that must have ended before this one: those of its inputs, and the one before it on its rank."""
+    """The slots that must end before this one: those of its inputs, and the previous one on its rank."""
     rank, place = slot
     schedule, stages = timeline.schedule, num_stages(timeline.schedule)
     if not (0 <= rank < len(schedule) and 0 <= place < len(schedule[rank])):
-        raise ValueError(f"no slot {place} on rank {rank}: use ranks 0 to {len(schedule) - 1} and a place in its list")
+        raise ValueError(f"no slot {place} on rank {rank}: use ranks 0 to {len(schedule) - 1} and an index in its list")
     needed = {need for action in actions_of(schedule[rank][place]) for need in inputs_of(action, stages)}
     found = [
         (other, at)
@@ -82,7 +82,7 @@ def waits_for(timeline: Timeline, slot: Place) -> list[Place]:
 
 
 def in_words(timeline: Timeline, marks: Marks) -> str:
-    """What the marks say, to go on a sentence."""
+    """A description of the marks, to append to a sentence."""
     words = ""
     if marks.phases:
         warm, last = zip(*phases_of(timeline), strict=True)
@@ -111,7 +111,7 @@ def _listed(times: tuple[float, ...]) -> str:
 
 
 def draw_marks(ax: Axes, timeline: Timeline, marks: Marks) -> None:
-    """Draw them over the boxes."""
+    """Draw the marks over the boxes."""
     if marks.optimizer is not None:
         _draw_optimizer(ax, timeline, marks)
     if marks.phases:
@@ -131,7 +131,7 @@ def _draw_optimizer(ax: Axes, timeline: Timeline, marks: Marks) -> None:
     end = end_with_optimizer(timeline, marks)
     for rank, begin in enumerate(_optimizer_begins(timeline, marks)):
         low, style = rank - HEIGHT / 2, {"linewidth": 0.8, "edgecolor": "white", "zorder": 2}
-        if marks.runs_on:  # its next step follows, as this one followed the step before
+        if marks.runs_on:  # its next step follows immediately, as this one followed the previous step
             ax.add_artist(Rectangle((begin, low), end - begin, HEIGHT, facecolor="white", zorder=1.5))
             first = min(timeline.begins[rank], default=0.0)
             ax.add_artist(Rectangle((0, low), first, HEIGHT, facecolor="white", zorder=1.5))
@@ -140,7 +140,7 @@ def _draw_optimizer(ax: Axes, timeline: Timeline, marks: Marks) -> None:
 
 
 def _draw_phases(ax: Axes, timeline: Timeline) -> None:
-    """Two stairs through the lanes, and the names of what lies between them above rank 0."""
+    """Two staircase lines through the lanes, and the names of the phases between them above rank 0."""
     found = phases_of(timeline)
     for times in zip(*found, strict=True):
         xs = [time for time in times for _ in (0, 1)]
@@ -157,7 +157,7 @@ def _draw_phases(ax: Axes, timeline: Timeline) -> None:
 
 
 def _draw_way(ax: Axes, way: list[tuple[int, float, float]]) -> None:
-    """A frame round each stop, and an arrow from the end of one to the begin of the next."""
+    """A frame around each stop, and an arrow from the end of one to the beginning of the next."""
     for rank, begin, end in way:
         _frame(ax, rank, begin, end, 1.8)
     for (rank, _, end), (after, begin, _) in pairwise(way):
@@ -167,7 +167,7 @@ def _draw_way(ax: Axes, way: list[tuple[int, float, float]]) -> None:
 
 
 def _draw_waiting(ax: Axes, timeline: Timeline, slot: Place) -> None:
-    """Everything else pale, a frame round the slot, dashed frames and arrows from what it waits for."""
+    """Frame the slot, draw dashed frames and arrows for the slots it waits for, and fade everything else."""
     awaited, end = waits_for(timeline, slot), timeline.makespan
     for rank, slots in enumerate(timeline.schedule):
         for place in range(len(slots)):

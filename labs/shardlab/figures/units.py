@@ -1,15 +1,15 @@
-"""Bytes and seconds as a person writes them: "24.5 GB", "490 ms". Powers of ten, as link speeds are given."""
+"""Readable bytes and seconds: "24.5 GB", "490 ms". Units are powers of ten, as in link speeds."""
 
 from matplotlib.ticker import FuncFormatter
 
-MEMORY = {"GB": 1e9, "GiB": 2.0**30}  # what a figure of memory can count in: bytes of each
+MEMORY = {"GB": 1e9, "GiB": 2.0**30}  # units for memory figures, in bytes
 
 _BYTES = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")]
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
 
 
 def bytes_of_unit(unit: str) -> float:
-    """The bytes of GB and GiB: a page's figures count as its text does, in GiB where it reads the planner.
+    """The bytes in one GB or GiB. Figures use the unit of the page's text, which is GiB on pages with the planner.
 
     Raises ValueError for another unit.
     """
@@ -24,7 +24,7 @@ def written_bytes(num_bytes: float) -> str:
 
 
 def bytes_on_axis(largest: float) -> FuncFormatter:
-    """Writes every number of an axis that ends at `largest` in one unit: 0, 0.6 MB, 1.2 MB."""
+    """A formatter that writes all numbers of an axis that ends at `largest` in one unit: 0, 0.6 MB, 1.2 MB."""
     scale, unit = next((pair for pair in _BYTES if largest >= pair[0]), _BYTES[-1])
     return FuncFormatter(lambda value, _: f"{value / scale:g} {unit}" if value else "0")
 

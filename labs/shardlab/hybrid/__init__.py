@@ -1,4 +1,4 @@
-"""Axes combined in one step: a GPT trained over dp, pp, cp, tp and ep, and a step with emulated timing."""
+"""Several axes in one step: a GPT trained over dp, pp, cp, tp and ep, and a step with emulated timing."""
 
 from typing import TYPE_CHECKING
 

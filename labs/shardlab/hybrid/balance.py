@@ -1,4 +1,4 @@
-"""The routers' biases: moved once per step, by the choices of all microbatches and all ranks of the stage."""
+"""Router biases, updated once per step from the routing of all microbatches on all ranks of the stage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shardlab.pipeline_parallel.stages import ModuleStage
 
 
 class CountingStage(ModuleStage):
-    """A stage that notes where its routers sent the tokens of each forward; what is computed again counts once."""
+    """A stage that counts where its routers send the tokens of each forward. Recomputation is not counted again."""
 
     def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
         output = super().forward(microbatch, activation)
@@ -25,7 +25,7 @@ class CountingStage(ModuleStage):
 
 @torch.no_grad()
 def update_biases(parts: Iterable[nn.Module], *, rate: float, group: dist.ProcessGroup | None) -> None:
-    """Move every router's bias towards balance; group: all ranks of the stage, each with tokens of its own."""
+    """Move every router's bias toward balance. group: all ranks of the stage, each of which has different tokens."""
     layers = routed_layers(parts)
     if not layers:
         return
@@ -37,12 +37,12 @@ def update_biases(parts: Iterable[nn.Module], *, rate: float, group: dist.Proces
 
 
 def forget_loads(parts: Iterable[nn.Module]) -> None:
-    """Begin to count anew, on the device that the layer is on: before its first forward `load_E` may be elsewhere."""
+    """Reset the counts, on the layer's device: before the first forward, `load_E` may still be on another one."""
     for layer in routed_layers(parts):
         device = next(layer.parameters()).device
         layer.load_of_step = torch.zeros_like(layer.load_E, device=device)
 
 
 def routed_layers(parts: Iterable[nn.Module]) -> list[MoE]:
-    """The layers of experts, in order."""
+    """The MoE layers, in order."""
     return [one for part in parts for one in part.modules() if isinstance(one, MoE)]

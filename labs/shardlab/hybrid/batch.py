@@ -1,7 +1,7 @@
-"""One step's batch and its loss: do all ranks bring what belongs together, and how many tokens count?
+"""The batch and loss of one step: check that the ranks' batches agree, and count the tokens to be predicted.
 
-Ranks of one replica (tp, cp, pp) must have the same sequences; all replicas must have as many, of one length. One
-message finds out.
+Ranks of one replica (tp, cp, pp) must have the same sequences. All replicas must have the same number of sequences, all
+of one length. A single all-reduce checks both.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from shardlab.mesh.process_groups import ProcessGroups
 from shardlab.tensor_parallel.messages import Group
 from shardlab.tensor_parallel.vocabulary import vocabulary_parallel_cross_entropy
 
-CHECKSUM = 1 << 20  # squares of such numbers, summed over a million ranks, still fit 64 bits
+CHECKSUM = 1 << 20  # squares of checksums, summed over a million ranks, still fit in 64 bits
 
 
 class Microbatches(NamedTuple):
-    """This rank's tokens [b, s/c] of every microbatch, their labels, and the valid labels of all ranks together."""
+    """This rank's tokens [b, s/c] of each microbatch, their labels, and the number of valid labels on all ranks."""
 
     tokens: list[Tensor]
     labels: list[Tensor]
@@ -34,10 +34,10 @@ class Microbatches(NamedTuple):
 
 
 def num_valid_tokens(tokens_BS: Tensor, labels_BS: Tensor, groups: ProcessGroups, *, vocabulary: int) -> int:
-    """How many labels of the whole batch are to be predicted; known to every rank before the first backward.
+    """The number of labels to predict in the whole batch. Every rank knows it before the first backward.
 
-    Raises ValueError, on every rank alike, where ranks bring batches that do not belong together, what a rank
-    brings is not a batch, or nobody has a label.
+    Raises the same ValueError on every rank if the ranks' batches do not match, if a rank's tensors do not form a
+    batch, or if no rank has a valid label.
     """
     mesh = groups.mesh
     trouble = batch_problem(tokens_BS, labels_BS, vocabulary)
@@ -58,23 +58,23 @@ def num_valid_tokens(tokens_BS: Tensor, labels_BS: Tensor, groups: ProcessGroups
     if any_trouble or not all(alike):
         _raise_together(trouble, rows, length, facts[2 + replica], groups)
     if valid == 0:
-        raise ValueError(f"every label of every rank is {IGNORED}: give at least one token to be predicted")
+        raise ValueError(f"every label on every rank is {IGNORED}: give at least one token to predict")
     return valid // (mesh.world // mesh.dp)
 
 
 def batch_problem(tokens_BS: Tensor, labels_BS: Tensor, vocabulary: int) -> str:
-    """Why this is not a batch; "" where it is."""
+    """Why these tensors do not form a valid batch, or "" if they do."""
     if tokens_BS.dim() != 2 or tokens_BS.shape != labels_BS.shape or not tokens_BS.numel():
-        return f"tokens {list(tokens_BS.shape)} with labels {list(labels_BS.shape)}: give [B, S] of both"
+        return f"tokens {list(tokens_BS.shape)} with labels {list(labels_BS.shape)}: give both the shape [B, S]"
     for what, numbers in (("token", tokens_BS), ("label", labels_BS[labels_BS != IGNORED])):
         if numbers.numel() and (numbers.amin() < 0 or numbers.amax() >= vocabulary):
             wrong = numbers[(numbers < 0) | (numbers >= vocabulary)][0].item()
-            return f"{what} {wrong} is outside of a vocabulary of {vocabulary}: use 0 to {vocabulary - 1}"
+            return f"{what} {wrong} is outside the vocabulary of {vocabulary}: use 0 to {vocabulary - 1}"
     return ""
 
 
 def checksum(*tensors: Tensor) -> int:
-    """A number from 1 on that other numbers would hardly give."""
+    """A checksum (at least 1) that is unlikely to collide."""
     found = 0
     for one in tensors:
         found = zlib.crc32(one.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes(), found)
@@ -84,11 +84,11 @@ def checksum(*tensors: Tensor) -> int:
 def microbatches(
     tokens_BS: Tensor, labels_BS: Tensor, num_microbatches: int, layout: SequenceLayout, rank: int, num_valid: int
 ) -> Microbatches:
-    """This cp rank's part of each microbatch. Raises ValueError where the sequences cannot be cut into so many."""
+    """This cp rank's part of each microbatch. Raises ValueError if the sequences cannot be split evenly."""
     if len(tokens_BS) % num_microbatches:
         fits = len(tokens_BS) // num_microbatches * num_microbatches or num_microbatches
         raise ValueError(
-            f"{len(tokens_BS)} sequences cannot be cut into {num_microbatches} microbatches: use {fits} sequences"
+            f"{len(tokens_BS)} sequences cannot be split into {num_microbatches} microbatches: use {fits} sequences"
         )
     mine = (own_part(one, layout, rank) for one in (tokens_BS, labels_BS))
     tokens, labels = (list(one.chunk(num_microbatches)) for one in mine)
@@ -105,21 +105,21 @@ def _raise_together(trouble: str, rows: int, length: int, number: int, groups: P
     for rank, (_, *sizes, _) in enumerate(by_rank):
         if sizes != list(by_rank[0][1:3]):
             raise ValueError(
-                f"rank {rank} brings {sizes[0]} sequences of {sizes[1]} tokens, rank 0 {by_rank[0][1]} of "
-                f"{by_rank[0][2]}: give every rank as many, of one length"
+                f"rank {rank} has {sizes[0]} sequences of {sizes[1]} tokens, but rank 0 has {by_rank[0][1]} of "
+                f"{by_rank[0][2]}: give every rank the same number of sequences, all of one length"
             )
     for rank, one in enumerate(by_rank):
         replica = mesh.coordinates(rank)["dp"]
         first = next(other for other in range(mesh.world) if mesh.coordinates(other)["dp"] == replica)
         if one != by_rank[first]:
             raise ValueError(
-                f"rank {rank} has other tokens or labels than rank {first}, though both work on replica {replica}: "
-                "give all ranks with one dp coordinate the same sequences, whole"
+                f"rank {rank} has different tokens or labels from rank {first}, but both work on replica {replica}: "
+                "give all ranks with the same dp coordinate the same whole sequences"
             )
-    raise ValueError("the ranks' batches differ: give every rank of a replica the same")
+    raise ValueError("the ranks' batches differ: give every rank of a replica the same batch")
 
 
-# The loss of a microbatch in the last stage: the sum over its valid tokens, to be divided by those of all ranks
+# The last stage's loss of a microbatch: the sum over its valid tokens, to be divided by the valid tokens of all ranks
 
 
 Loss = Callable[[Tensor, int], Tensor]
@@ -128,8 +128,8 @@ Loss = Callable[[Tensor, int], Tensor]
 def summed_loss(labels: list[Tensor], *, vocabulary: int, tp_group: Group | None) -> Loss:
     """(logits, microbatch) -> the sum of its tokens' cross-entropy, in float32 or better.
 
-    tp_group: of ranks that have columns of logits each; None where logits are whole. A mean here would weigh a
-    microbatch's only valid token like another's thousand.
+    tp_group: the ranks that each hold some columns of the logits, or None if the logits are whole. Taking a mean here
+    would give the only valid token of one microbatch the weight of a thousand tokens in another.
     """
 
     def loss(logits_BSV: Tensor, microbatch: int) -> Tensor:

@@ -1,7 +1,7 @@
-"""The norm of a model whose gradients are spread over all axes: every number of the model counts once.
+"""The gradient norm of a model that is sharded over all axes: every element of the model counts once.
 
-Whatever a rank holds is counted divided by the number of ranks that hold the same: tp ranks that all have a norm, dp
-ranks without ZeRO, copies of an expert, neighbours that share a key-value head. Padding and twins count nothing.
+Each rank divides what it holds by the number of ranks that hold the same: tp ranks that all have a norm, dp ranks
+without ZeRO, copies of an expert, neighbors that share a key-value head. Padding and twins do not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shardlab.mesh.gradient_norm import squared_norm
 
 
 class Owned(NamedTuple):
-    """A slice of a parameter, the blocks of the whole tensor that it is, and how many ranks of dp and cp have it."""
+    """A slice of a parameter, the blocks of the whole tensor it covers, and the weights it belongs to."""
 
     slice: MasterShard
     place: ParameterPlace
@@ -29,7 +29,7 @@ class Owned(NamedTuple):
 
 
 def owned_by(weights: Weights, places: Mapping[nn.Parameter, ParameterPlace]) -> list[Owned]:
-    """What a rank updates of a stage's parameters, block by block."""
+    """The slices of a stage's parameters that this rank updates, with their blocks."""
     found = []
     for one in weights.slices():
         place = places[one.parameter]
@@ -52,7 +52,7 @@ def squares_of(owned: Iterable[Owned]) -> float:
 
 
 def summed(numbers: Sequence[float], *, group: dist.ProcessGroup, device: torch.device) -> list[float]:
-    """The sums over all ranks of some numbers, the same on every rank: one message of float64."""
+    """Sum some numbers over all ranks in one float64 all-reduce. Every rank gets the same sums."""
     mine = torch.tensor(numbers, dtype=torch.float64, device=device)
     dist.all_reduce(mine, group=group)
     return mine.tolist()
@@ -61,11 +61,11 @@ def summed(numbers: Sequence[float], *, group: dist.ProcessGroup, device: torch.
 def check_finite(
     norm: float, bad: Iterable[ParameterPlace], owned: Iterable[Owned], *, group: dist.ProcessGroup
 ) -> None:
-    """Raise NotFinite, on every rank alike, for a norm that is not a number, with the first rank and gradient to blame.
+    """If the norm is not finite, raise the same NotFinite on every rank, naming the first rank and gradient to blame.
 
-    bad: of this rank's own gradients, those that were not numbers before any sum. A sum spreads NaN over
-    its whole group, so the sums in `owned` are asked only where no rank has one. Every rank gives the same norm; only
-    when it is not a number do they tell each other more.
+    bad: this rank's own gradients that were not finite before any sum. A sum spreads NaN over its whole group, so the
+    sums in `owned` are blamed only if no rank has a bad gradient itself. Every rank passes the same norm, and the
+    ranks exchange details only if it is not finite.
     """
     if torch.isfinite(torch.tensor(norm)):
         return
@@ -78,11 +78,11 @@ def check_finite(
 
 
 class NotFinite(ValueError):
-    """Some gradient is infinite or not a number; no weight was changed."""
+    """A gradient is infinite or NaN. No weight was changed."""
 
     def __init__(self, rank: int, name: str) -> None:
         self.rank, self.name = rank, name
         super().__init__(
-            f"rank {rank}: the gradient of {name} is infinite or not a number. No weight was changed; look at the "
+            f"rank {rank}: the gradient of {name} is infinite or not a number. No weight was changed. Check the "
             "batch and the loss, or lower the learning rate"
         )

@@ -1,7 +1,7 @@
-"""Cut a stage's part of the model over tp, cp and ep: each axis by its own package, in an order that they bear.
+"""Split a stage's part of the model over tp, cp and ep. Each axis uses its own package, in an order that works.
 
-1. tp: matrices, vocabulary, and with sequence parallelism what lies between them  2. cp: between queries, keys and
-values and the projection  3. ep and etp: layers of experts, each rank with tokens of its own.
+1. tp: matrices, vocabulary, and with sequence parallelism everything between the matrices  2. cp: attention, between
+the query-key-value matrix and the projection  3. ep and etp: MoE layers, where each rank has different tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shardlab.tensor_parallel.splits import SEQUENCE_DIM, OnPartOfSequence, Posi
 
 
 def cut(part: PartOfModel, groups: ProcessGroups, settings: Settings, *, layout: SequenceLayout, seed: int) -> None:
-    """Change a part in place into this rank's part of it. Raises ValueError for sizes that the ranks do not divide."""
+    """Reduce a stage's part to this rank's share, in place. Raises ValueError if the ranks do not divide a size."""
     apply_plan(part, plan_of(part, settings), group=groups.of("tp"), seed=seed)
     if groups.mesh.cp > 1:
         split_attention(part, layout=layout, group=groups.of("cp"), method=settings.context, agreed=True)
@@ -37,7 +37,7 @@ def cut(part: PartOfModel, groups: ProcessGroups, settings: Settings, *, layout:
 
 
 def plan_of(part: PartOfModel, settings: Settings) -> Plan:
-    """How tp cuts what this stage has: its blocks, and where it has them embedding and head."""
+    """How tp splits this stage: its blocks, and the embedding and the head if the stage has them."""
     has_experts = any(isinstance(one, MoE) for one in part.modules())
     sequence = settings.sequence_parallel
     of_block = block_plan(part.config, sequence_parallel=sequence)
@@ -53,9 +53,9 @@ def plan_of(part: PartOfModel, settings: Settings) -> Plan:
 
 
 class TokensInParts(ParallelMoE):
-    """A layer of experts on tp ranks that all have the same tokens: each routes a part of the sequence.
+    """An MoE layer on tp ranks that all have the same tokens: each rank routes a part of the sequence.
 
-    Without it every token would visit its experts tp times, and their gradients would be tp times too large.
+    Otherwise every token would visit its experts tp times, and the experts' gradients would be tp times too large.
     """
 
     def __init__(self, whole: MoE, splits: Splits, tp_group: dist.ProcessGroup) -> None:
@@ -80,7 +80,7 @@ def _spread_experts(part: PartOfModel, groups: ProcessGroups, settings: Settings
         else:
             spread = ParallelMoE(layer, splits)
         spread.weight_of_loss = 1 / (settings.num_microbatches * dist.get_world_size(tokens))
-        if groups.mesh.tp > 1:  # whole on every tp rank, which has seen a part of the tokens
+        if groups.mesh.tp > 1:  # these are whole on every tp rank, but each rank sees only a part of the tokens
             for one in (spread.router, spread.shared):
                 _mark_partial(one)
         parent, _, name = path.rpartition(".")
@@ -93,7 +93,7 @@ def _mark_partial(module: nn.Module | None) -> None:
 
 
 def set_layout(part: PartOfModel, layout: SequenceLayout, rank: int) -> None:
-    """The next batch's sequences are cut so: positions and attention follow. rank: in the cp group."""
+    """Set how the next batch's sequences are split: positions and attention follow. rank: in the cp group."""
     part.positions = layout.positions(rank).to(next(part.parameters()).device)
     for one in part.modules():
         if isinstance(one, ContextParallelCore):

@@ -1,4 +1,4 @@
-"""The groups that a training needs beyond one for each axis."""
+"""Process groups that training needs in addition to one per axis."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import torch.distributed as dist
 from shardlab.costs.models.model import divisors
 from shardlab.mesh.process_groups import EXPERTS, GRADIENTS, ProcessGroups, by_enumeration, with_groups
 
-STAGE = ("tp", "cp", "dp")  # all ranks of a stage: each has tokens that no other has, where tp ranks split them
+STAGE = ("tp", "cp", "dp")  # all ranks of a stage: where tp ranks split the tokens, each rank has different ones
 WORLD = ("tp", "cp", "dp", "pp")
 
 
 class Sharing(NamedTuple):
-    """Ranks over which some parameters are cut by ZeRO, and those that hold the same slice (HSDP; None for nobody).
+    """The ranks that share some parameters under ZeRO.
 
-    all: both together, over which gradients are summed.
+    all: all of them; gradients are summed over these. cut: the ranks over which ZeRO shards the parameters.
+    replicas: the ranks that hold the same shard (HSDP), or None if there is only one copy.
     """
 
     all: dist.ProcessGroup
@@ -25,15 +26,15 @@ class Sharing(NamedTuple):
 
 
 def training_groups(groups: ProcessGroups, *, has_experts: bool) -> ProcessGroups:
-    """Those of a mesh and what a training needs beside them; all ranks of the world call it alike."""
+    """A mesh's groups plus those that training needs. Collective: every rank of the world must call it."""
     of_experts = [*EXPERTS, STAGE] if has_experts else []
     return with_groups(groups, GRADIENTS, *of_experts, WORLD)
 
 
 def sharing(groups: ProcessGroups, axes: tuple[str, ...], num_replicas: int) -> Sharing:
-    """The ranks of `axes`, cut into so many groups of neighbours; all ranks of the world call it alike.
+    """Divide the ranks of `axes` into `num_replicas` groups of neighbors. Every rank of the world must call it.
 
-    Raises ValueError, on every rank alike, when the ranks do not divide.
+    Raises the same ValueError on every rank if `num_replicas` does not divide the number of ranks.
     """
     whole = groups.of(*axes)
     if num_replicas == 1:

@@ -1,4 +1,4 @@
-"""A model that is never whole on any rank: every part is drawn from a seed of its own, when it is asked for."""
+"""A model that is never whole on any rank: each part is initialized on demand, from its own seed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from shardlab.model.moe_gpt import MoEBlock, MoEGPT, initialise_experts
 
 
 class LayerByLayer:
-    """The parts of a GPT, with experts if `moe` is given; a rank builds those of its own stages alone.
+    """The parts of a GPT, with experts if `moe` is given. A rank builds only its stages' parts.
 
-    The numbers of a part depend on seed and name, not on who builds it: `whole()` is the same model at once.
+    The weights of a part depend only on the seed and the part's name, not on the rank that builds it. `whole()` builds
+    the same model in one piece.
     """
 
     def __init__(self, config: GPTConfig, moe: MoEConfig | None = None, *, seed: int = 0) -> None:
@@ -51,7 +52,7 @@ class LayerByLayer:
         return self._drawn("head", lambda: head)
 
     def block(self, layer: int) -> nn.Module:
-        """Block number `layer`."""
+        """The block with index `layer`."""
         moe = self.moe
         return self._drawn(f"blocks.{layer}", lambda: MoEBlock(self.config, moe) if moe else Block(self.config))
 
@@ -65,7 +66,7 @@ class LayerByLayer:
         return model
 
     def _drawn(self, name: str, build: Callable[[], nn.Module]) -> nn.Module:
-        """A part with numbers of its own; the generator of everybody else stays where it is."""
+        """Build and initialize a part from its own seed, without advancing the global random generator."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(zlib.crc32(f"{self.seed} {name}".encode()))
             part = build()

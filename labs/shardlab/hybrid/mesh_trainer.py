@@ -1,13 +1,13 @@
-"""Five axes in one step: data, pipeline, context, tensor and expert parallel ranks do together what one process does.
+"""Five axes in one step: data, pipeline, context, tensor and expert parallel ranks together match a single process.
 
-Every axis sees its own group and nothing of the others. What concerns several at once is in this folder: which part of
-the model a rank has (`part`, `cutting`), what counts as one batch (`batch`, `losses`), over which ranks a gradient is
-summed (`weights`, `sums`), and the norm of the whole (`clipping`). `pieces` names all of it for a checkpoint.
+Each axis sees only its own group. This folder holds what concerns several axes at once: which part of the model a rank
+has (`part`, `cutting`), the batch and its loss (`batch`), over which ranks a gradient is summed (`weights`, `sums`),
+and the norm of the whole gradient (`clipping`). `pieces` names every tensor for a checkpoint.
 
-The loss is divided by the valid tokens of the whole batch before the first backward. So gradients are summed and
-nowhere averaged: dense ones over dp and cp, those of experts over edp, partial ones over tp, a tied embedding's over
-the two stages that have it. Layers of experts have losses of their own, of each microbatch over all ranks, and their
-mean over the microbatches: the same as of one process that takes the replicas' j-th microbatches as its j-th.
+The loss is divided by the valid tokens of the whole batch before the first backward. Gradients are therefore summed and
+never averaged: dense ones over dp and cp, those of experts over edp, partial ones over tp, and a tied embedding's over
+the two stages that hold it. MoE layers have their own losses, computed per microbatch over all ranks and averaged over
+the microbatches. The result equals that of one process whose j-th microbatch contains the replicas' j-th microbatches.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from shardlab.tensor_parallel.gradients import PartialShard, partial_shards
 
 
 class Step(NamedTuple):
-    """What a step tells, the same on every rank: the mean loss of a valid token, the whole gradient's norm before it
-    was clipped, and the number of valid tokens.
+    """The result of a step, the same on every rank: the mean loss per valid token, the norm of the whole gradient
+    before clipping, and the number of valid tokens.
     """
 
     loss: float
@@ -55,11 +55,12 @@ class Step(NamedTuple):
 class MeshTrainer:
     """Trains this rank's part of a GPT, dense or with experts, on any mesh.
 
-    whole: the model, the same on every rank, of which this rank keeps its part; or `LayerByLayer`, of which no rank
-    builds all. groups: of the mesh, from `create_process_groups`. new_optimizer: a class or a functools.partial of one,
-    for zero = 0 any function of a list of parameters. All ranks of the world build it together.
-    Raises ValueError, on every rank alike, for what cannot be combined, with what would work, and where ranks bring
-    different models or settings.
+    whole: the model, the same on every rank, which keeps only its part; or a `LayerByLayer`, which no rank builds
+    completely. groups: the mesh's, from `create_process_groups`. new_optimizer: a class or a functools.partial of one;
+    with zero = 0, any function of a list of parameters. Collective: every rank of the world must construct it.
+
+    Raises the same ValueError on every rank if a combination is unsupported (the message says what would work), and if
+    the ranks have different models or settings.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class MeshTrainer:
         refusals.check(whole, moe, self.mesh, settings, self.schedule)
 
         self.groups = training_groups(groups, has_experts=moe is not None)
-        self.times = RankTimes([], [])  # of this rank's slots in the latest step
+        self.times = RankTimes([], [])  # this rank's slots in the latest step
         self.num_stages, self._pp_rank = num_stages(self.schedule), dist.get_rank(groups.of("pp"))
         self.parts = self._parts(whole)
         self._tied, self._peer = self._tie()
@@ -98,10 +99,11 @@ class MeshTrainer:
     def step(self, tokens_BS: Tensor, labels_BS: Tensor) -> Step:
         """One step on this replica's whole sequences [B, S] and their labels, `context_parallel.next_tokens(tokens)`.
 
-        1. do the ranks' batches belong together, and how many tokens count  2. all passes of all microbatches
+        1. check that the ranks' batches match, and count the valid tokens  2. all passes of all microbatches
         3. sum gradients  4. norm and clip  5. update.
-        Every rank of a replica gives the same; labels of IGNORED (-100) count for nothing. Raises ValueError, on every
-        rank alike and before a weight is changed, for batches that do not fit, and gradients that are not numbers.
+
+        Every rank of a replica passes the same batch. Labels of IGNORED (-100) do not count. Raises the same ValueError
+        on every rank, before any weight changes, if the batches do not match or a gradient is not finite.
         """
         num_valid = num_valid_tokens(tokens_BS, labels_BS, self.groups, vocabulary=self.config.vocabulary)
         stages = self._stages(self._microbatches(tokens_BS, labels_BS, num_valid))
@@ -121,7 +123,7 @@ class MeshTrainer:
             check_finite(norm + loss, bad, self.owned, group=self.groups.of(*WORLD))
         except NotFinite:
             for weights in self.weights:
-                weights.forget()  # the next step begins without them
+                weights.forget()  # so that the next step starts without these gradients
             raise
         if self.settings.max_norm is not None:
             gradients = (one.grad for one in self.masters() if one.grad is not None)
@@ -134,12 +136,12 @@ class MeshTrainer:
         return Step(loss, norm, num_valid)
 
     def masters(self) -> Iterator[nn.Parameter]:
-        """What this rank's optimizers update."""
+        """The parameters that this rank's optimizers update."""
         yield from {one.slice.master: None for one in self.owned}
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
-        """This rank's optimizers: change learning rates in their param_groups, on every rank alike."""
+        """This rank's optimizers. To change a learning rate, set it in their param_groups on every rank."""
         return [weights.optimizer for weights in self.weights]
 
     def _microbatches(self, tokens_BS: Tensor, labels_BS: Tensor, num_valid: int) -> Microbatches:
@@ -151,7 +153,7 @@ class MeshTrainer:
         return microbatches(tokens_BS, labels_BS, self.settings.num_microbatches, layout, rank, num_valid)
 
     def _stages(self, batch: Microbatches) -> dict[int, CountingStage]:
-        """This rank's stages with the step's microbatches, as the schedule wants them."""
+        """This rank's stages with the step's microbatches, ready for `execute`."""
         rows, own = batch.tokens[0].shape
         own //= self.mesh.tp if self.settings.sequence_parallel else 1
         dtype = next(iter(self.places)).dtype
@@ -180,25 +182,25 @@ class MeshTrainer:
         if self._tied is not None and self._peer is not None:
             sum_tied_slices(slices, self._tied, self._peer, group=self.groups.of("pp"))
 
-    # ---- how it is built ---------------------------------------------------------------------------------------------
+    # ---- construction ------------------------------------------------------------------------------------------------
 
     def _layout(self, length: int) -> SequenceLayout:
         return contiguous(length, 1) if self.mesh.cp == 1 else self.settings.layout(length, self.mesh.cp)
 
     def _parts(self, whole: Whole) -> dict[int, PartOfModel]:
-        """Of each stage that this rank has its part, cut over tp, cp and ep."""
+        """This rank's stages, each split over tp, cp and ep."""
         layout, parts = self._layout(self.config.sequence), {}
         sharer = dist.get_rank(self.groups.of(*GRADIENTS))
         for stage in stages_of_rank(self.schedule, self._pp_rank):
             parts[stage] = PartOfModel(whole, stage, self.num_stages)
-            seed = self.settings.seed + 7919 * (stage + self.num_stages * sharer)  # of dropouts, others everywhere
+            seed = self.settings.seed + 7919 * (stage + self.num_stages * sharer)  # for dropout, unique
             cut(parts[stage], self.groups, self.settings, layout=layout, seed=seed)
         return parts
 
     def _tie(self) -> tuple[nn.Parameter | None, int | None]:
-        """Let a tied head and embedding be one: the same tensor on one rank, or equal numbers on two.
+        """Tie the head to the embedding: one shared tensor if both are on one rank, equal values if on two.
 
-        Returns what this rank has of it, and the pipeline rank that has the other; None where there is no other.
+        Returns this rank's copy and the pipeline rank that holds the other one, or (None, None) if there is none.
         """
         last = self.num_stages - 1
         if not self.config.tied or last == 0:

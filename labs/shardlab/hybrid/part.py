@@ -1,4 +1,4 @@
-"""The part of a model that one pipeline stage has, with the names that its parameters have in the whole model."""
+"""One pipeline stage's part of a model. Its parameters keep the names that they have in the whole model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shardlab.model.gpt import GPTConfig
 
 
 class Whole(Protocol):
-    """A model whose parts can be had one by one: a `GPT`, a `MoEGPT`, or `LayerByLayer`, built when asked for."""
+    """A model with accessible parts: a `GPT`, a `MoEGPT`, or a `LayerByLayer`, which builds each part on demand."""
 
     config: GPTConfig
     token: Any
@@ -23,10 +23,10 @@ class Whole(Protocol):
 
 
 class PartOfModel(nn.Module):
-    """Some blocks; the embedding in the first stage, norm and head in the last.
+    """Some blocks, plus the embedding in the first stage, and the norm and the head in the last.
 
-    Blocks are kept under their numbers in the whole model: `blocks.7.up.weight` is called so on every mesh, and never
-    by its place on a rank. positions: of this rank's tokens, set before each step.
+    Blocks keep their index in the whole model: `blocks.7.up.weight` has this name on every mesh, whatever its index on
+    a rank. positions: of this rank's tokens, set before each step.
     """
 
     def __init__(self, whole: Whole, stage: int, num_stages: int) -> None:
@@ -44,7 +44,7 @@ class PartOfModel(nn.Module):
         self.positions: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: tokens_BS in the first stage, hidden_BSH in the others; logits_BSV come out of the last."""
+        """x: tokens_BS in the first stage, hidden_BSH in the others. The last stage returns logits_BSV."""
         positions = torch.arange(x.shape[1], device=x.device) if self.positions is None else self.positions
         if self.token is not None and self.dropout is not None:
             x = self.token(x)
@@ -55,9 +55,9 @@ class PartOfModel(nn.Module):
 
 
 def layers_of(stage: int, num_stages: int, num_layers: int) -> range:
-    """The layers of a stage; the first stages have one more where they do not divide.
+    """The layers of a stage. If they do not divide evenly, the first stages get one more.
 
-    Raises ValueError for more stages than layers.
+    Raises ValueError if there are more stages than layers.
     """
     if not 1 <= num_stages <= num_layers:
         raise ValueError(f"{num_layers} layers cannot fill {num_stages} stages: use 1 to {num_layers} stages")
@@ -67,14 +67,14 @@ def layers_of(stage: int, num_stages: int, num_layers: int) -> range:
 
 
 def copied(*modules: nn.Module | None) -> list[Any]:
-    """Copies, so that the whole model stays as it is and can be given up."""
+    """Deep copies, so that the whole model stays unchanged and can be freed."""
     return [copy.deepcopy(one) for one in modules]
 
 
 class Share(nn.Module):
-    """Some parameters of a module, under their own names, as a module: what one kind of data parallelism is told of.
+    """A module that exposes only some of another module's parameters, for one kind of data parallelism.
 
-    Called, it is the module that it stands for.
+    Calling it calls the whole wrapped module.
     """
 
     def __init__(self, module: nn.Module, parameters: dict[str, nn.Parameter]) -> None:

@@ -1,16 +1,17 @@
-"""What a rank has of a model and its optimizer, as blocks of whole tensors under global names: for a checkpoint.
+"""A rank's part of the model and its optimizer, as blocks of whole tensors with global names, for checkpoints.
 
     for chunk in chunks_to_save(trainer): ...      # every element of every whole tensor comes from exactly one rank
-    for chunk in chunks_to_load(trainer): ...      # all that this rank needs; copy numbers into chunk.tensor, in place
-    after_load(trainer)                            # every rank, once all chunks are filled
+    for chunk in chunks_to_load(trainer): ...      # all that this rank needs; copy values into chunk.tensor in place
+    after_load(trainer)                            # on every rank, once all chunks are filled
 
-`SavedShard.tensor` is a view of the trainer's own memory: a save copies nothing, a load writes where the numbers
-belong, and nothing is gathered. A shard is a block `offsets : offsets + tensor.shape` of a tensor of `global_shape`,
-whose name in the whole model is `key` ("blocks.7.up.weight"; a tied head is "token.weight"). `kind` says which tensor
-of that name: "weight" (the master, float32 under bfloat16), "buffer", or one of the optimizer's states, named as torch
-names them: "exp_avg", "exp_avg_sq", "momentum_buffer", ..., and "step", a single number for each key, of shape [].
-Whatever the mesh, schedule and ZeRO stage, the set of (key, kind, global_shape) is the same; a load on another mesh
-reads other blocks of the same tensors. Before the first step `chunks_to_load` makes the states, as zeros.
+`SavedShard.tensor` is a view of the trainer's own memory: saving copies nothing, loading writes in place, and nothing
+is gathered. A shard is a block `offsets : offsets + tensor.shape` of a tensor of `global_shape`, whose name in the
+whole model is `key` ("blocks.7.up.weight"; a tied head is "token.weight"). `kind` says which tensor of that name:
+"weight" (the master, float32 under bfloat16), "buffer", or one of the optimizer's states, with torch's names:
+"exp_avg", "exp_avg_sq", "momentum_buffer", ..., and "step", a scalar for each key, of shape [].
+
+The set of (key, kind, global_shape) does not depend on the mesh, the schedule or the ZeRO stage. Loading on another
+mesh reads different blocks of the same tensors. Before the first step, `chunks_to_load` creates the states as zeros.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Shape = tuple[int, ...]
 
 
 class SavedShard(NamedTuple):
-    """A block of the tensor `kind` of `key`: where it begins in the whole one, and this rank's memory of it."""
+    """A block of the tensor (`key`, `kind`): its offsets in the whole tensor, and this rank's memory that holds it."""
 
     key: str
     kind: str
@@ -43,14 +44,14 @@ class SavedShard(NamedTuple):
 
 
 def chunks_to_save(trainer: MeshTrainer) -> list[SavedShard]:
-    """What this rank writes. All ranks together write every number once; nothing is sent."""
+    """The chunks this rank writes. All ranks together write every element once. Nothing is sent."""
     chunks = []
     for one in trainer.owned:
         if one.place.is_twin:
             continue
         total = one.weights.copies
         for block in one.fragments:
-            turn = one.place.number % (block.copies * total)  # copies take turns to write, parameter by parameter
+            turn = one.place.number % (block.copies * total)  # copies take turns writing, parameter by parameter
             if turn == block.copy + block.copies * one.weights.copy:
                 chunks += [
                     SavedShard(one.place.name, kind, one.place.shape, block.offsets, block.of(flat(tensor)))
@@ -62,7 +63,7 @@ def chunks_to_save(trainer: MeshTrainer) -> list[SavedShard]:
 
 
 def chunks_to_load(trainer: MeshTrainer) -> list[SavedShard]:
-    """What this rank reads: every block that it has, whoever wrote it."""
+    """The chunks this rank reads: every block it holds, no matter which rank wrote it."""
     for weights in trainer.weights:
         begin_states(weights.optimizer)
     chunks, seen = [], set()
@@ -72,21 +73,21 @@ def chunks_to_load(trainer: MeshTrainer) -> list[SavedShard]:
                 SavedShard(one.place.name, kind, one.place.shape, block.offsets, block.of(flat(tensor)))
                 for kind, tensor in _tensors(trainer, one)
             ]
-        if one.slice.master not in seen:  # a master of many parameters counts its steps once
+        if one.slice.master not in seen:  # a master of many parameters has a single step count
             seen.add(one.slice.master)
             chunks += _scalars(trainer, one)
     return chunks + [chunk for chunk, _ in [*_frozen(trainer), *_buffers(trainer)]]
 
 
 def after_load(trainer: MeshTrainer) -> None:
-    """Let the model have what its masters have read; every rank calls, as ZeRO gathers weights here."""
+    """Copy the loaded masters into the model. Every rank must call it, because ZeRO gathers weights here."""
     for weights in trainer.weights:
         weights.publish()
 
 
 @torch.no_grad()
 def begin_states(optimizer: torch.optim.Optimizer) -> None:
-    """Make the states that a first step would make, as zeros: which they are shows a step on a single number."""
+    """Create the states that a first step would create, as zeros. A trial step on one number shows which they are."""
     for group in optimizer.param_groups:
         missing = [one for one in group["params"] if not optimizer.state.get(one)]
         if not missing:
@@ -94,7 +95,7 @@ def begin_states(optimizer: torch.optim.Optimizer) -> None:
         probe = nn.Parameter(torch.zeros(1))
         probe.grad = torch.zeros(1)
         options = {name: value for name, value in group.items() if name != "params"}
-        make = cast(Callable[..., torch.optim.Optimizer], type(optimizer))  # each class has defaults of its own
+        make = cast(Callable[..., torch.optim.Optimizer], type(optimizer))  # each class has its own defaults
         trial = make([{"params": [probe]} | options])
         trial.step()
         for one in missing:
@@ -104,7 +105,7 @@ def begin_states(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _tensors(trainer: MeshTrainer, one: Owned) -> Iterator[tuple[str, Tensor]]:
-    """The master and the states of its shape."""
+    """The master and the optimizer states that have its shape."""
     master = one.slice.master
     yield "weight", master.detach()
     for name, value in one.weights.optimizer.state.get(master, {}).items():
@@ -122,7 +123,7 @@ def _scalars(trainer: MeshTrainer, one: Owned) -> list[SavedShard]:
 
 
 def _frozen(trainer: MeshTrainer) -> Iterator[tuple[SavedShard, bool]]:
-    """Weights that are not trained, whole on each rank of dp and cp, and which of their copies this rank writes."""
+    """Frozen weights, which every rank of dp and cp holds, each with a flag: does this rank write it?"""
     for one, place in trainer.places.items():
         if one.requires_grad:
             continue
@@ -135,7 +136,7 @@ def _frozen(trainer: MeshTrainer) -> Iterator[tuple[SavedShard, bool]]:
 
 
 def _buffers(trainer: MeshTrainer) -> Iterator[tuple[SavedShard, bool]]:
-    """Buffers, the same on all ranks of a stage, of which the first one writes them."""
+    """Buffers. They are the same on all ranks of a stage, and the first rank writes them."""
     group = trainer.groups.of(*STAGE) if any(place.is_expert for place in trainer.places.values()) else None
     for part in trainer.parts.values():
         for name, value in part.named_buffers():

@@ -1,7 +1,7 @@
-"""Where a rank's parameters lie in the whole model: by global name and as boxes of rows and columns. Arithmetic only.
+"""Where a rank's parameters are in the whole model: their global names and their boxes of rows and columns.
 
-A parameter that is cut over tp, ep or etp is one box or several (queries, keys and values; what passes and its gate) of
-a whole tensor; what ZeRO leaves of it is a stretch of its flattened numbers, and that is a few boxes again.
+A parameter split over tp, ep or etp is one or more boxes of a whole tensor (queries, keys and values; up projection and
+gate). A ZeRO shard of it is a range of its flattened elements, which is again a few boxes. This is pure arithmetic.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ShardBlock:
-    """A block of a rank's tensor: where it begins there, how large it is, and where it begins in the whole tensor.
+    """A block of a rank's tensor: where it begins there, its sizes, and where it begins in the whole tensor.
 
-    copies: how many ranks that share a tensor have this block; copy: which of them this rank is.
+    copies: how many of the ranks that share a tensor hold this block. copy: this rank's index among them.
     """
 
     local: Sizes
@@ -33,8 +33,8 @@ class ShardBlock:
 class ParameterPlace:
     """A parameter's name and shape in the whole model, and this rank's boxes of it.
 
-    number: counted over the parameters of a stage, the same on all its ranks. is_twin: another stage has it, too, and
-    speaks for it: a head that is the embedding.
+    number: index among the parameters of a stage, the same on all its ranks. is_twin: the parameter is counted and
+    saved by another stage, which also holds it (a head tied to the embedding).
     """
 
     name: str
@@ -47,10 +47,10 @@ class ParameterPlace:
 
 @dataclass(frozen=True)
 class FlatShard:
-    """A block of numbers in a flat vector that is a block of the whole tensor, too.
+    """A block of a flat vector that is also a block of the whole tensor.
 
-    begin, rows: the numbers begin : begin + prod(rows) of the vector, seen in the shape `rows`. inside: of these, the
-    block that is meant. offsets: where it lies in the whole tensor.
+    begin, rows: the elements begin : begin + prod(rows) of the vector, viewed with the shape `rows`. inside: the block
+    within that view. offsets: where the block begins in the whole tensor.
     """
 
     begin: int
@@ -66,15 +66,16 @@ class FlatShard:
 
 
 def whole_place(name: str, shape: Sequence[int], number: int, *, copies: int, copy: int) -> ParameterPlace:
-    """The place of what all ranks of tp have whole."""
+    """The place of a parameter that every tp rank holds whole."""
     sizes = tuple(shape)
     return ParameterPlace(name, sizes, (ShardBlock((0,) * len(sizes), sizes, (0,) * len(sizes), copies, copy),), number)
 
 
 def fragments(place: ParameterPlace, shape: Sequence[int], begin: int, end: int, *, at: int = 0) -> list[FlatShard]:
-    """The numbers begin : end of a rank's flattened tensor, which lie in a vector from `at` on, as blocks of the whole.
+    """The elements begin : end of a rank's flattened tensor as blocks of the whole tensor.
 
-    shape: of the rank's tensor. At most 2d - 1 blocks of d dimensions for each box; padding is in none.
+    These elements are stored in a vector, starting at `at`. shape: of the rank's tensor. For d dimensions there are at
+    most 2d - 1 blocks per box. Padding is in no block.
     """
     found = []
     for start, sizes in rectangles(tuple(shape), begin, end):
@@ -93,9 +94,9 @@ def fragments(place: ParameterPlace, shape: Sequence[int], begin: int, end: int,
 
 
 def rectangles(shape: Sizes, begin: int, end: int) -> Iterator[tuple[Sizes, Sizes]]:
-    """Numbers begin : end of a flattened tensor as rectangles, each (start, sizes) and contiguous in memory.
+    """The elements begin : end of a flattened tensor as rectangles (start, sizes), each contiguous in memory.
 
-    A stretch of a matrix is the end of a row, whole rows, and the beginning of another.
+    In a matrix these are the end of one row, some whole rows, and the beginning of another row.
     """
     if begin >= end:
         return
@@ -121,7 +122,7 @@ def _in_row(row: int, shape: Sizes, begin: int, end: int) -> Iterator[tuple[Size
 
 
 def _flat(start: Sequence[int], shape: Sequence[int]) -> int:
-    """The number of a place in the flattened tensor."""
+    """The index in the flattened tensor."""
     number = 0
     for index, size in zip(start, shape, strict=True):
         number = number * size + index

@@ -1,4 +1,4 @@
-"""The places of a stage's parameters, from what the packages of tp and ep say about their cuts."""
+"""The places of a stage's parameters, derived from how tensor_parallel and expert_parallel split them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shardlab.mesh.process_groups import ProcessGroups
 from shardlab.tensor_parallel.cut import Cut
 from shardlab.tensor_parallel.gradients import cuts_of
 
-TIED = "token.weight"  # the name of a weight that is embedding and head
+TIED = "token.weight"  # the name of a weight that is both embedding and head
 
 
 def places_of(part: PartOfModel, groups: ProcessGroups, *, has_twin: bool) -> dict[nn.Parameter, ParameterPlace]:
-    """The place of every parameter of a stage. has_twin: its head is the embedding of another rank."""
+    """The place of every parameter of a stage. has_twin: its head is tied to an embedding on another rank."""
     cuts, experts = cuts_of(part), _experts(part)
     rank, size = dist.get_rank(groups.of("tp")), dist.get_world_size(groups.of("tp"))
     found: dict[nn.Parameter, ParameterPlace] = {}
@@ -34,7 +34,7 @@ def places_of(part: PartOfModel, groups: ProcessGroups, *, has_twin: bool) -> di
 
 
 def cut_place(name: str, shape: tuple[int, ...], number: int, *, cut: Cut, rank: int, size: int) -> ParameterPlace:
-    """The place of tp rank `rank`'s part of a parameter: a box for each section, padding in none."""
+    """The place of tp rank `rank`'s part of a parameter: one box per section. Padding is in no box."""
     dim = cut.dim % len(shape)
     boxes, local, section_begin = [], 0, 0
     for index, section in enumerate(cut.sections):
@@ -53,7 +53,7 @@ def cut_place(name: str, shape: tuple[int, ...], number: int, *, cut: Cut, rank:
 def expert_place(
     name: str, shape: tuple[int, ...], number: int, *, sections: tuple[int, int], groups: ProcessGroups
 ) -> ParameterPlace:
-    """The place of some experts [E/ep, ...], cut over etp along `sections[0]`, which holds `sections[1]` matrices."""
+    """The place of experts [E/ep, ...], split over etp along dimension `sections[0]` of `sections[1]` matrices."""
     dim, num_together = sections
     here, mesh = groups.mesh.coordinates(dist.get_rank()), groups.mesh
     width = shape[dim] // num_together
@@ -69,7 +69,7 @@ def expert_place(
 
 
 def _experts(part: PartOfModel) -> dict[nn.Parameter, tuple[int, int]]:
-    """Of each matrix of experts the dimension that etp cuts, and how many matrices lie in it side by side."""
+    """For each expert parameter, the dimension that etp splits and how many matrices are concatenated along it."""
     found = {}
     for layer in part.modules():
         if isinstance(layer, ParallelMoE):

@@ -1,8 +1,8 @@
-"""A race on four ranks: one small model, one batch, and a recipe of yours: mesh, schedule, ZeRO, recomputation.
+"""A race on four ranks: one small model, one batch, and your recipe of mesh, schedule, ZeRO and recomputation.
 
-A recipe is plain data, {"tp": 2, "zero": 1, "learning_rate": 0.02, ...}; what it leaves out is that of REFERENCE. Of a
-race three numbers do not depend on the machine: losses, the one-rank losses beside them, and the bytes that were alive
-at once on the fullest rank. Tokens per second do.
+A recipe is plain data, {"tp": 2, "zero": 1, "learning_rate": 0.02, ...}; missing entries come from REFERENCE. Three
+results do not depend on the machine: the losses, the one-rank losses to compare them with, and the peak of live bytes
+on the fullest rank. Tokens per second do depend on it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shardlab.ranks.run import run
 
 RANKS = 4
 ROWS, SEQUENCE, VOCABULARY = 8, 32, 32
-STEPS, WATCHED = 5, 2  # memory is counted in the first steps, time in the others
+STEPS, WATCHED = 5, 2  # the first WATCHED steps measure memory, the others time
 SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
@@ -45,7 +45,7 @@ SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
 
 @dataclass(frozen=True)
 class RaceEntry:
-    """What a racer chooses; `from_dict` checks it."""
+    """A recipe for the race. `from_dict` checks it."""
 
     tp: int = 1
     pp: int = 1
@@ -61,7 +61,7 @@ class RaceEntry:
 
     @property
     def mesh(self) -> Mesh:
-        """Of all ranks; experts are whole on each tp rank."""
+        """The mesh of all ranks. Experts are whole on each tp rank."""
         return Mesh(tp=self.tp, pp=self.pp, dp=self.dp, cp=self.cp, ep=self.ep, etp=1)
 
     @property
@@ -75,7 +75,7 @@ REFERENCE = RaceEntry()
 
 @dataclass(frozen=True)
 class Lap:
-    """What one rank reports: a loss per step, the most bytes alive at once, seconds of the steps not watched."""
+    """One rank's report: a loss per step, the peak of live bytes, and the seconds of the steps after WATCHED."""
 
     losses: tuple[float, ...]
     peak_bytes: int
@@ -83,16 +83,16 @@ class Lap:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all ranks together."""
+        """Throughput of all ranks together."""
         return (len(self.losses) - WATCHED) * ROWS * SEQUENCE / self.seconds
 
 
 def from_dict(given: Mapping[str, object]) -> RaceEntry:
-    """A recipe that can be started. Raises ValueError with what would work."""
+    """A recipe that is ready to run. Raises ValueError if it is invalid and says what would work."""
     known = {field.name: field.type for field in fields(RaceEntry)}
     for name, value in given.items():
         if name not in known:
-            raise ValueError(f"a recipe has no {name!r}: use some of {', '.join(known)}")
+            raise ValueError(f"a recipe has no {name!r}: use one of {', '.join(known)}")
         wanted = type(getattr(REFERENCE, name))
         if type(value) is not wanted and not (wanted is float and type(value) is int):
             raise ValueError(f"{name} = {value!r}: give a value like {getattr(REFERENCE, name)!r}")
@@ -112,13 +112,13 @@ def _check(recipe: RaceEntry) -> None:
             raise ValueError(f"{name} = {getattr(recipe, name)!r}: {instead(getattr(recipe, name), names)}")
     if not recipe.microbatches or ROWS % (recipe.microbatches * recipe.dp):
         shared = f"dp = {recipe.dp} and {recipe.microbatches} microbatches"
-        raise ValueError(f"{ROWS} sequences over {shared}: use numbers whose product divides {ROWS}")
+        raise ValueError(f"{ROWS} sequences with {shared}: use numbers whose product divides {ROWS}")
     if not 0 < recipe.learning_rate < 1:
         raise ValueError(f"learning_rate = {recipe.learning_rate}: use a number between 0 and 1")
 
 
 def race(recipe: RaceEntry, seed: int = 0) -> Lap:
-    """On each rank of a world of `recipe.mesh.world`: STEPS steps of Adam. Raises ValueError for what does not fit."""
+    """Run STEPS steps of Adam on each rank of the recipe's mesh. Raises ValueError for an unsupported recipe."""
     torch.manual_seed(seed)
     config = GPTConfig(layers=4, hidden=32, heads=4, sequence=SEQUENCE, vocabulary=VOCABULARY, tied=False)
     whole = MoEGPT(config, MoEConfig(hidden=32, width=64, choice=Choice(experts=4, k=2)))
@@ -142,12 +142,15 @@ def race(recipe: RaceEntry, seed: int = 0) -> Lap:
 
 
 def raced(given: Mapping[str, object], seed: int = 0) -> list[Lap]:
-    """The laps of all ranks, on real ones. Raises ValueError for a recipe that cannot be started."""
+    """Race on RANKS real ranks and return every rank's lap. Raises ValueError for an unsupported recipe."""
     return list(run(race, from_dict(given), seed, ranks=RANKS, timeout=60))
 
 
 def batch_of(recipe: RaceEntry, replica: int, seed: int) -> tuple[Tensor, Tensor]:
-    """A replica's sequences, each counting up by a step; the j-th microbatches of all are the j-th of one rank."""
+    """A replica's sequences, each an arithmetic progression modulo VOCABULARY.
+
+    The replicas' j-th microbatches together are the j-th microbatch of a single rank.
+    """
     generator = torch.Generator().manual_seed(seed)
     starts, steps = torch.randint(0, VOCABULARY, (2, ROWS, 1), generator=generator)
     tokens = (starts + torch.arange(SEQUENCE) * (steps % 4 + 1)) % VOCABULARY

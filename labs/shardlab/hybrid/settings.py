@@ -1,4 +1,4 @@
-"""How a model is trained on a mesh, beside the mesh itself: one value that all ranks share."""
+"""How to train a model on a mesh, apart from the mesh itself: one value that all ranks share."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full", "stage")
 
 @dataclass(frozen=True)
 class Settings:
-    """What `MeshTrainer` is told beside model, mesh and optimizer; the same on every rank.
+    """Settings of a `MeshTrainer` other than model, mesh and optimizer. They are the same on every rank.
 
-    num_microbatches: of each replica's batch. schedule: one of `pipeline_parallel.builders` that places each stage
-    once, (ranks, microbatches) -> schedule; how many stages a rank has is the schedule's affair.
-    zero: 0 to 3, over the ranks of dp and cp together, experts over edp. replicas: of each slice (HSDP); these ranks
-    are cut into so many groups of neighbours, and slices are summed between the groups.
-    compute_dtype: of weights and activations in the passes, such as torch.bfloat16; masters, optimizer states and main
-    gradients stay in the model's own type, float32. With zero = 2 or 3 each microbatch's gradients travel in
-    compute_dtype, and their sum is kept in the model's.
-    sequence_parallel: the tp ranks split the sequence between their matrices. split_vocabulary: they split embedding,
-    head and loss, too, as sequence parallelism needs it.
-    context, layout: how attention reaches the keys of other cp ranks, and who has which tokens.
-    recompute: of the attention's core ("selective"), of each block ("full"), or of a whole stage from its input.
-    max_norm: of the whole model's gradient; None never clips. bias_rate: of the routers' biases, 0 for none.
-    seed: of the dropouts. bucket_bytes: None for data parallelism's own.
+    num_microbatches: in each replica's batch. schedule: one of `pipeline_parallel.builders` that places each stage
+    once, (ranks, microbatches) -> schedule. The schedule determines how many stages a rank has.
+    zero: ZeRO stage 0 to 3, over the ranks of dp and cp together (experts: over edp). replicas: copies of each shard
+    (HSDP). The ranks form this many groups of neighbors, and gradients are also summed between the groups.
+    compute_dtype: dtype of weights and activations in the passes, such as torch.bfloat16. Masters, optimizer states and
+    main gradients keep the model's own dtype, float32. With zero = 2 or 3, each microbatch's gradients are sent in
+    compute_dtype, and their sum is kept in the model's dtype.
+    sequence_parallel: the tp ranks split the sequence between their matrices. split_vocabulary: the tp ranks split the
+    embedding, the head and the loss, which sequence parallelism implies.
+    context, layout: how attention reaches the keys of other cp ranks, and which rank has which tokens.
+    recompute: the attention core ("selective"), each block ("full"), or a whole stage from its input ("stage").
+    max_norm: clips the norm of the whole model's gradient; None never clips. bias_rate: update rate of the router
+    biases, 0 for none. seed: of the dropouts. bucket_bytes: None for the default of data parallelism.
     """
 
     num_microbatches: int = 1
@@ -53,11 +53,11 @@ class Settings:
 
     @property
     def splits_vocabulary(self) -> bool:
-        """Whether embedding and head lie in parts on the tp ranks."""
+        """Whether the embedding and the head are split over the tp ranks."""
         return self.split_vocabulary or self.sequence_parallel
 
     def lines(self) -> list[str]:
-        """All of it as text that is the same in every process, for ranks to compare."""
+        """All settings as text that is the same in every process, so that ranks can compare it."""
         simple = {name: value for name, value in vars(self).items() if isinstance(value, int | float | str | None)}
         named = {
             "schedule": getattr(self.schedule, "__name__", type(self.schedule).__name__),

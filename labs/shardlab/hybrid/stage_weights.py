@@ -1,4 +1,4 @@
-"""For each stage of a rank who updates its dense weights, and who its experts: over which ranks, in which slices."""
+"""Assign the dense weights and the experts of each stage to the ranks that update them, whole or in slices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shardlab.mesh.process_groups import GRADIENTS, ProcessGroups
 
 @dataclass(frozen=True)
 class NewWeights:
-    """What is the same for all stages. tied: a parameter that another rank has, too, and cuts alike; None for none."""
+    """The inputs common to all stages. tied: a parameter that another rank also holds and shards, or None."""
 
     settings: Settings
     new_optimizer: NewOptimizer
@@ -25,9 +25,9 @@ class NewWeights:
     tied: nn.Parameter | None
 
     def of(self, parts: Mapping[int, PartOfModel], groups: ProcessGroups) -> tuple[list[Weights], dict[int, nn.Module]]:
-        """All weights of a rank's stages, and for each stage the module to be called in the passes.
+        """All weights of a rank's stages, and for each stage the module to call in the passes.
 
-        All ranks of the world call it alike. A parameter of two stages is the first one's.
+        Collective: every rank of the world must call it. A parameter shared by two stages belongs to the first one.
         """
         of_dense, of_experts = sharing(groups, GRADIENTS, self.settings.replicas), None
         if any(place.is_expert for place in self.places.values()):
@@ -65,7 +65,7 @@ class NewWeights:
 
 
 def units_of(part: PartOfModel, *, is_expert: bool) -> list[nn.Module]:
-    """What ZeRO-3 gathers together: every block, embedding, norm and head; of experts each layer's."""
+    """The units that ZeRO-3 gathers: every block, embedding, norm and head; for experts, those of each layer."""
     if is_expert:
         return [block.moe.experts for block in part.blocks.values()]  # type: ignore[union-attr,misc]
     around = [one for one in (part.token, part.position, part.norm, part.head) if one is not None]

@@ -1,7 +1,8 @@
-"""Sums of gradients over tp and between stages, once per step, whether a rank has all of a gradient or a slice.
+"""Sum gradients over tp and between stages, once per step. A rank may hold a whole gradient or a slice of it.
 
-Most are right as they are: summed over dp and cp, or experts over edp (`weights`). Missing are the ranks of tp where
-each has seen a part of the tokens or asks the same key-value head, and the other stage of a tied embedding.
+Most gradients are complete once `weights` has summed them over dp and cp, or over edp for experts. Two sums are left:
+over tp, where each rank saw a part of the tokens or several ranks use the same key-value head; and between the two
+stages of a tied embedding.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from shardlab.tensor_parallel.gradients import PartialShard, Sums
 def sum_partial_slices(
     slices: Iterable[MasterShard], shards: Mapping[nn.Parameter, list[PartialShard]], *, group: dist.ProcessGroup
 ) -> None:
-    """Sum over tp what is partial, in one all-reduce for each dtype; nothing is sent where nothing is."""
+    """Sum partial gradients over tp, in one all-reduce per dtype. Sends nothing if none are partial."""
     if dist.get_world_size(group) == 1:
         return
     sums = Sums()
@@ -36,7 +37,7 @@ def sum_partial_slices(
 
 @torch.no_grad()
 def sum_tied_slices(slices: Iterable[MasterShard], tied: nn.Parameter, peer: int, *, group: dist.ProcessGroup) -> None:
-    """Add this rank's and its peer's gradients of a weight that both stages hold, and have cut alike."""
+    """Add the peer's gradient of a weight that both stages hold and split the same way."""
     mine = [gradient_of(one)[one.at : one.at + one.end - one.begin] for one in slices if one.parameter is tied]
     add_tensors(mine, peer, group=group)
 

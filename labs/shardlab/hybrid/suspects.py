@@ -1,9 +1,9 @@
-"""Six public bugs planted in a step over five axes: same loss or nearly, other gradients on one axis. For week 15.
+"""Six public bugs planted in a five-axis step: (nearly) the same loss, but wrong gradients on one axis. For week 15.
 
     blocks = shardlab.run(gradients_of_suspect, "norms are partial", Mesh(tp=2), ranks=2)
-    joined(blocks)["norm.weight"]  # the whole model's, as one process has it
+    joined(blocks)["norm.weight"]  # the whole model's gradient, as a single process has it
 
-A bug is planted where it was found: in the batch (what a microbatch counts), or in the sums behind the backward.
+Each bug is planted where it was found: in the batch (what a microbatch counts) or in the sums after the backward.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SEQUENCE, ROWS, VOCABULARY, PROMPT = 16, 8, 32, 6
 
 
 class Block(NamedTuple):
-    """A rank's block of the gradient of one whole tensor."""
+    """One rank's block of a whole tensor's gradient."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class Block(NamedTuple):
 
 
 class Suspect(MeshTrainer):
-    """A MeshTrainer with one of FAULTS, or NOTHING; `blocks` are the gradients of its last step, before the update."""
+    """A MeshTrainer with one of FAULTS or NOTHING. `blocks` holds the last step's gradients, before the update."""
 
     fault = NOTHING
     blocks: list[Block]
@@ -80,11 +80,11 @@ class Suspect(MeshTrainer):
             if self.fault == EXPERTS and one.place.is_expert:
                 gradient_of(one.slice).mul_(self.mesh.ep)
             if self.fault == REPLICAS:
-                gradient_of(one.slice).mul_(self.mesh.dp)  # each replica's own mean, not its share of everybody's
+                gradient_of(one.slice).mul_(self.mesh.dp)  # each replica's own mean, not its share of the global one
         self.blocks = list(self._blocks())
 
     def _sum_without_replicas(self) -> None:
-        """The backward came in halves, and hooks that wait for a whole one never ran."""
+        """The backward was split into B and W, so hooks that wait for a full backward never ran."""
         slices = [one.slice for one in self.owned]
         if self._tied is not None and self._peer is not None:
             sum_tied_slices(slices, self._tied, self._peer, group=self.groups.of("pp"))
@@ -98,21 +98,21 @@ class Suspect(MeshTrainer):
 
 
 def gradients_of_suspect(fault: str, mesh: Mesh) -> tuple[float, list[Block]]:
-    """On each rank of a mesh: the loss that is logged, and this rank's blocks of the gradients."""
+    """On each rank of a mesh: the logged loss and this rank's blocks of the gradients."""
     torch.manual_seed(0)
     config = GPTConfig(layers=2, hidden=16, heads=4, sequence=SEQUENCE, vocabulary=VOCABULARY)
     whole = MoEGPT(config, MoEConfig(hidden=16, width=16, choice=Choice(experts=4, k=2)))
     settings = Settings(num_microbatches=2, sequence_parallel=mesh.tp > 1)
     trainer = Suspect(whole, create_process_groups(mesh), partial(torch.optim.SGD, lr=0.0), settings)
     batch = batch_of_suspect(mesh.dp, mesh.coordinates(dist.get_rank())["dp"])
-    loss = trainer.step(*batch).loss if fault == LAST else None  # it was added up apart, and right
+    loss = trainer.step(*batch).loss if fault == LAST else None  # the logged loss was summed separately and is correct
     trainer.fault = fault
     found = trainer.step(*batch)
     return found.loss if loss is None else loss, trainer.blocks
 
 
 def batch_of_suspect(dp: int, replica: int) -> tuple[Tensor, Tensor]:
-    """A replica's part of the microbatches that one process takes; prompts of other lengths count for nothing."""
+    """A replica's part of a single process's microbatches. Prompts of different lengths are ignored in the loss."""
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, VOCABULARY, (ROWS, SEQUENCE), generator=generator)
     labels = next_tokens(tokens)
@@ -123,7 +123,7 @@ def batch_of_suspect(dp: int, replica: int) -> tuple[Tensor, Tensor]:
 
 
 def joined(blocks_by_rank: Sequence[Iterable[Block]]) -> dict[str, Tensor]:
-    """The whole model's gradients by name; of a block that several ranks have, the first one's."""
+    """The whole model's gradients by name. If several ranks hold a block, the first rank's is used."""
     whole: dict[str, Tensor] = {}
     for blocks in reversed(blocks_by_rank):
         for block in blocks:

@@ -1,4 +1,4 @@
-"""Bytes that were sent, by axis of the mesh."""
+"""Bytes sent, by axis of the mesh."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from shardlab.mesh.process_groups import ProcessGroups
 
 
 def sent_by_axis(events: Sequence[Any], groups: ProcessGroups) -> dict[str, float]:
-    """Bytes that this rank sent on each axis, from the meter's events; calls of no group of the mesh under "other".
+    """Bytes this rank sent on each axis, from the meter's events. Calls in any other group count as "other".
 
-    An axis is known by its ranks. Where two have the same ones (dp and dp-cp with cp = 1; ep and tp with etp = 1 and
-    ep = tp), both lie under the first name: of tp, cp, dp, pp, then of those over several axes, then of the experts.
+    An axis is identified by its ranks. If two have the same ranks (dp and dp-cp with cp = 1; ep and tp with etp = 1 and
+    ep = tp), both are counted under the first name: tp, cp, dp, pp, then groups over several axes, then expert groups.
     """
     of_group = {tuple(dist.get_process_group_ranks(groups.by_axes[axes])): name for axes, name in names(groups).items()}
     sent: dict[str, float] = {}
@@ -25,9 +25,9 @@ def sent_by_axis(events: Sequence[Any], groups: ProcessGroups) -> dict[str, floa
 
 
 def names(groups: ProcessGroups) -> dict[tuple[str, ...], str]:
-    """The name under which the bytes of each group of the mesh are counted."""
+    """The name under which each group's bytes are counted."""
     first: dict[tuple[int, ...], str] = {}
     found = {}
-    for axes, group in groups.by_axes.items():  # single axes come first: with cp = 1, dp is dp and not dp-cp
+    for axes, group in groups.by_axes.items():  # single axes come first: with cp = 1, dp is "dp", not "dp-cp"
         found[axes] = first.setdefault(tuple(dist.get_process_group_ranks(group)), "-".join(axes))
     return found

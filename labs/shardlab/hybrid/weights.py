@@ -1,7 +1,7 @@
-"""Who updates which weights, and from which gradients: whole on every rank (zero = 0), or in slices (1 to 3).
+"""Which rank updates which weights, from which gradients: all of them (zero = 0) or slices of them (zero = 1 to 3).
 
-Both have the same phases: `passes`, around all forwards and backwards; `reduce`, after the last; then others may change
-the masters' gradients; `update`. `slices` says what of each parameter this rank updates.
+Both have the same phases: `passes`, around all forwards and backwards; `reduce`, after the last backward; then the
+caller may change the masters' gradients; `update`. `slices` yields the part of each parameter that this rank updates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NewOptimizer = Callable[[list[Any]], torch.optim.Optimizer]
 
 
 class MasterShard(NamedTuple):
-    """The numbers begin : end of a flattened parameter, which lie in a flattened master from `at` on."""
+    """The elements begin : end of a flattened parameter, stored in a flattened master starting at `at`."""
 
     parameter: nn.Parameter
     master: nn.Parameter
@@ -38,9 +38,9 @@ class MasterShard(NamedTuple):
 
 
 class Weights(Protocol):
-    """The weights of one stage that are summed over one group of ranks.
+    """The weights of one stage whose gradients are summed over one group of ranks.
 
-    copies: how many ranks of the group hold the same slices; copy: which of them this rank is.
+    copies: how many ranks of the group hold the same slices. copy: this rank's index among them.
     """
 
     optimizer: torch.optim.Optimizer
@@ -50,32 +50,32 @@ class Weights(Protocol):
     def slices(self) -> Iterator[MasterShard]: ...
 
     def passes(self) -> AbstractContextManager[None]:
-        """Around the step's forwards and backwards."""
+        """A context around the step's forwards and backwards."""
         ...
 
     def bad(self) -> Iterator[nn.Parameter]:
-        """Parameters whose gradient was not a number on this rank, before this step's sums."""
+        """Parameters whose gradient was not finite on this rank, before this step's sums."""
         ...
 
     def reduce(self) -> None:
-        """Sum the gradients over the ranks of the group; the masters' `grad` are then whole sums."""
+        """Sum the gradients over the ranks of the group, into the masters' `grad`."""
         ...
 
     def update(self) -> None:
-        """A step of the optimizer; then the model has the new weights, and no gradients."""
+        """Step the optimizer. Afterwards the model has the new weights and no gradients."""
         ...
 
     def forget(self) -> None:
-        """Give the gradients up, where there is to be no update."""
+        """Drop the gradients without an update."""
         ...
 
     def publish(self) -> None:
-        """The model gets the masters' numbers, after a load."""
+        """Copy the masters into the model, after a load."""
         ...
 
 
 class WholeWeights:
-    """Every rank updates all of them, with any optimizer. In a lower compute_dtype it keeps masters beside them."""
+    """Every rank updates all weights, with any optimizer. A lower compute_dtype adds separate master weights."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class WholeWeights:
 
 
 class SlicedWeights:
-    """Each rank updates its slices: `Zero1`, `Zero2` or `Zero3` of data_parallel, which sum instead of averaging.
+    """Each rank updates its slices, using data_parallel's `Zero1`, `Zero2` or `Zero3` with sums instead of averages.
 
-    apart: parameters whose slices are to be cut by themselves, as another stage has them too and cuts them so.
+    apart: parameters to shard in a separate vector, because another stage also holds and shards them.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class SlicedWeights:
             parameter_groups=[{"params": some} for some in lists if some],
             check_finite=False,
             average=False,
-            same_buffers=False,  # those of routers are counted over the mesh
+            same_buffers=False,  # router buffers are updated over the whole mesh
             compute_dtype=compute_dtype,
             **more,
             **settings,
@@ -204,7 +204,7 @@ class SlicedWeights:
 
 
 def slices_of(vector: FlatParameters) -> Iterator[MasterShard]:
-    """What of each parameter of a flat vector lies in this rank's slice."""
+    """The parts of a flat vector's parameters that are in this rank's slice."""
     first = dist.get_rank(vector.group) * vector.shard_elements
     start = 0
     for parameter, shape in zip(vector.parameters, vector.shapes, strict=True):
@@ -215,7 +215,7 @@ def slices_of(vector: FlatParameters) -> Iterator[MasterShard]:
 
 
 def class_and_options(new_optimizer: NewOptimizer) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
-    """What ZeRO is told of an optimizer. Raises ValueError for a function, into which it cannot look."""
+    """An optimizer's class and options, as ZeRO needs them. Raises ValueError for a function, which hides both."""
     if isinstance(new_optimizer, partial) and isinstance(new_optimizer.func, type) and not new_optimizer.args:
         return new_optimizer.func, dict(new_optimizer.keywords)
     if isinstance(new_optimizer, type):
@@ -227,12 +227,12 @@ def class_and_options(new_optimizer: NewOptimizer) -> tuple[type[torch.optim.Opt
 
 
 def lower(parameter: nn.Parameter, dtype: torch.dtype) -> None:
-    """Turn a parameter into another type, and add up its gradients in the type that it had."""
+    """Convert a parameter to a lower dtype, and accumulate its gradients in its original dtype."""
     main_dtype = parameter.dtype
     parameter.data = parameter.data.to(dtype)
     parameter.grad_dtype = main_dtype
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """A tensor's numbers as a vector, in its own memory."""
+    """A flat view of a tensor that shares its memory."""
     return tensor.detach().view(-1)

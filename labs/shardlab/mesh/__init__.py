@@ -1,4 +1,4 @@
-"""Which rank is where: coordinates on five axes, the groups of every axis, and the nodes that a group lies on."""
+"""Map ranks to a mesh: coordinates on five axes, the groups of every axis, and the nodes that a group occupies."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The five axes of a training: tensor, context, expert, data and pipeline parallel, on the same ranks."""
+"""The five axes of a training run: tensor, context, expert, data and pipeline parallelism on the same ranks."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ MEGATRON_ORDER = "tp-cp-ep-dp-pp"
 DENSE = ("tp", "cp", "dp", "pp")
 EXPERT = ("etp", "ep", "edp")
 _NAMES = ("tp", "cp", "ep", "dp", "pp")
-_EXPERT_NAME = {"tp": "etp", "ep": "ep", "dp": "edp", "pp": "pp"}  # which axis of the experts stands at a place
+_EXPERT_NAME = {"tp": "etp", "ep": "ep", "dp": "edp", "pp": "pp"}  # expert axis for each axis name
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """Sizes of the axes and the order in which ranks are numbered, the innermost axis first.
+    """Sizes of the axes and the order in which ranks are numbered, innermost axis first.
 
-    world = tp * cp * dp * pp: experts need no ranks of their own. The tp * cp * dp ranks of a stage are counted once
-    more for them, as etp * ep * edp: `ep` ranks hold different experts, `etp` share one expert's matrices (as many as
-    tp, if left out), and edp = tp * cp * dp / (etp * ep) hold the same ones (Megatron-Core, parallel_state.py).
-    order: axes joined by "-"; an axis of size 1 may be left out.
-    Raises ValueError, with the sizes that would work, when the axes do not fit on each other.
+    world = tp * cp * dp * pp: experts need no additional ranks. For them, the tp * cp * dp ranks of a stage are
+    arranged differently, as etp * ep * edp: `ep` ranks hold different experts, `etp` ranks share one expert's
+    matrices (default: tp), and edp = tp * cp * dp / (etp * ep) ranks hold the same ones (Megatron-Core,
+    parallel_state.py).
+    order: axes joined by "-"; an axis of size 1 may be omitted.
+    Raises ValueError, with sizes that would work, when the axes do not fit together.
     """
 
     tp: int = 1
@@ -51,8 +52,8 @@ class Mesh:
             )
         if self.counts_experts_apart and self.experts.groups("pp") != self.dense.groups("pp"):
             raise ValueError(
-                f"in the order {self.order!r} the experts' pipelines have ranks that differ from those of the rest: "
-                "use an order that ends with pp"
+                f"in the order {self.order!r}, the pipelines of experts have other ranks than those of the dense "
+                "layers: use an order that ends with pp"
             )
 
     @property
@@ -62,46 +63,46 @@ class Mesh:
 
     @property
     def counts_experts_apart(self) -> bool:
-        """Whether experts have groups of their own."""
+        """Whether experts have separate groups."""
         return self.ep > 1 or self.expert_tp != self.tp
 
     @property
     def world(self) -> int:
-        """tp * cp * dp * pp ranks."""
+        """The number of ranks, tp * cp * dp * pp."""
         return self.dense.world
 
     @cached_property
     def dense(self) -> Grid:
-        """The ranks as everything but the experts sees them."""
+        """The grid of ranks for everything except experts."""
         return Grid(tuple((name, getattr(self, name)) for name in _full_order(self.order) if name != "ep"))
 
     @cached_property
     def experts(self) -> Grid:
-        """The same ranks as the experts see them."""
+        """The grid of the same ranks for experts."""
         edp = self.dense.world // (self.pp * self.expert_tp * self.ep)
         sizes = {"etp": self.expert_tp, "ep": self.ep, "edp": edp, "pp": self.pp}
         names = (_EXPERT_NAME[name] for name in _full_order(self.order) if name != "cp")
         return Grid(tuple((name, sizes[name]) for name in names))
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """The place of a rank on tp, cp, dp and pp, and for experts on etp, ep and edp."""
+        """The coordinates of a rank on tp, cp, dp and pp, and for experts on etp, ep and edp."""
         experts = self.experts.coordinates(rank)
         return self.dense.coordinates(rank) | {name: experts[name] for name in EXPERT}
 
     def rank_at(self, **coordinates: int) -> int:
-        """The rank at a place: of tp, cp, dp, pp, or of etp, ep, edp, pp; 0 on the axes that are left out."""
+        """The rank at coordinates on tp, cp, dp, pp or on etp, ep, edp, pp; omitted coordinates are 0."""
         return self.grid_of(*coordinates).rank_at(coordinates)
 
     def group_of(self, rank: int, *axes: str) -> list[int]:
-        """The ranks with which `rank` talks on these axes: group_of(37, "dp", "cp") reduces its gradients."""
+        """The ranks with which `rank` communicates on these axes: group_of(37, "dp", "cp") reduces its gradients."""
         return self.grid_of(*axes).group_of(rank, *axes)
 
     def groups(self, *axes: str) -> list[list[int]]:
-        """All groups of these axes. Over ("dp", "cp") gradients are reduced, over ("edp",) those of experts."""
+        """All groups of these axes. Gradients are reduced over ("dp", "cp"), those of experts over ("edp",)."""
         return self.grid_of(*axes).groups(*axes)
 
     def grid_of(self, *axes: str) -> Grid:
-        """The count of the ranks that has all these axes. Raises ValueError for axes of both."""
+        """The grid that has all these axes. Raises ValueError for axes that no single grid has."""
         if set(axes) <= set(DENSE):
             return self.dense
         if set(axes) <= {*EXPERT, "pp"}:
@@ -115,13 +116,13 @@ class Mesh:
 def mesh_of_world(
     world: int, *, tp: int = 1, pp: int = 1, cp: int = 1, ep: int = 1, etp: int | None = None, order=MEGATRON_ORDER
 ) -> Mesh:
-    """The mesh of so many ranks: dp is what the other axes leave. Raises ValueError when they do not divide."""
+    """The mesh of `world` ranks; dp follows from the other axes. Raises ValueError when they do not divide it."""
     if type(world) is not int or world < 1:
         raise ValueError(f"a world of {world!r} ranks has no mesh: use 1 or more")
     copy = Mesh(tp=tp, pp=pp, cp=cp, order=order).world
     if world % copy:
         raise ValueError(
-            f"tp * pp * cp = {tp} * {pp} * {cp} = {copy} ranks hold one copy of the model, and {world} is not a "
+            f"tp * pp * cp = {tp} * {pp} * {cp} = {copy} ranks hold one copy of the model, but {world} is not a "
             f"multiple of {copy}: use {world // copy * copy or copy} ranks, or a product among "
             f"{_listed(divisors(world))}"
         )
@@ -129,7 +130,7 @@ def mesh_of_world(
 
 
 def _full_order(order: str) -> list[str]:
-    """The names in an order, the innermost first; those that were left out come last."""
+    """The axis names in this order, innermost first; omitted ones come last."""
     named = order.lower().split("-")
     return [*named, *(name for name in _NAMES if name not in named)]
 
@@ -141,7 +142,7 @@ def _check_order(mesh: Mesh) -> None:
     for name in _NAMES:
         if name not in named and getattr(mesh, name) != 1:
             raise ValueError(
-                f"{name} = {getattr(mesh, name)} has no place in the order {mesh.order!r}: add it, as in "
+                f"{name} = {getattr(mesh, name)} is missing from the order {mesh.order!r}: add it, as in "
                 f"{mesh.order}-{name}"
             )
 

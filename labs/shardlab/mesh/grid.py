@@ -1,4 +1,4 @@
-"""Numbers in a box: a rank is a number whose digits are its coordinates. No process, no torch."""
+"""A grid of ranks: a rank is a number whose digits are its coordinates. Needs no processes and no torch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shardlab.meant import instead
 
 @dataclass(frozen=True)
 class Grid:
-    """Ranks 0 to N-1 laid out on named axes; the first axis changes fastest, as the last digit of a number does.
+    """Ranks 0 to N-1 on named axes; the first axis changes fastest, like the last digit of a number.
 
-    axes: (name, size) from the innermost to the outermost. rank = sum of coordinate * stride, and the stride of an axis
-    is the product of the sizes before it (as in Megatron-Core's parallel_state.py, RankGenerator).
+    axes: (name, size) from innermost to outermost. rank = sum of coordinate * stride, where the stride of an axis is
+    the product of the sizes before it (as in Megatron-Core's parallel_state.py, RankGenerator).
     Raises ValueError for an axis named twice or a size below 1.
     """
 
@@ -32,17 +32,17 @@ class Grid:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Size by axis, the innermost first."""
+        """Size by axis, innermost first."""
         return dict(self.axes)
 
     @cached_property
     def world(self) -> int:
-        """How many ranks there are: the product of all sizes."""
+        """The number of ranks: the product of all sizes."""
         return prod(self.sizes.values())
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """How far apart two neighbours of an axis are, in ranks."""
+        """The distance between two neighbors on each axis, in ranks."""
         strides, so_far = {}, 1
         for name, size in self.axes:
             strides[name] = so_far
@@ -50,12 +50,12 @@ class Grid:
         return strides
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """The place of a rank on every axis; raises ValueError for a rank that is not there."""
+        """The coordinates of a rank; raises ValueError for a rank outside the grid."""
         self._check_rank(rank)
         return {name: rank // stride % self.sizes[name] for name, stride in self.strides.items()}
 
     def rank_at(self, coordinates: Mapping[str, int]) -> int:
-        """The rank at these coordinates, 0 on the axes that are left out; raises ValueError for a place outside."""
+        """The rank at these coordinates (0 on omitted axes); raises ValueError for coordinates outside the grid."""
         self._check_axes(tuple(coordinates))
         for name, place in coordinates.items():
             if not 0 <= place < self.sizes[name]:
@@ -63,7 +63,7 @@ class Grid:
         return sum(place * self.strides[name] for name, place in coordinates.items())
 
     def group_of(self, rank: int, *axes: str) -> list[int]:
-        """The ranks that differ from `rank` on these axes alone, in ascending order, itself among them."""
+        """The ranks that differ from `rank` only on these axes, in ascending order and including `rank`."""
         self._check_axes(axes)
         here, strides = self.coordinates(rank), self.strides
         corner = rank - sum(here[name] * strides[name] for name in axes)
@@ -71,7 +71,7 @@ class Grid:
         return sorted(corner + sum(step) for step in product(*steps))
 
     def groups(self, *axes: str) -> list[list[int]]:
-        """All groups of these axes, in the order of their first ranks. Together they hold every rank once."""
+        """All groups of these axes, ordered by their first ranks. Together they contain every rank once."""
         self._check_axes(axes)
         found = (self.group_of(rank, *axes) for rank in range(self.world) if self._is_corner(rank, axes))
         return list(found)

@@ -1,4 +1,4 @@
-"""Where a group lies: rank r is on node r // L, and what leaves a node crosses the slow link."""
+"""Map groups to nodes: rank r is on node r // L, and messages between nodes cross the slow link."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from shardlab.costs.links import Group, on_paper, ring_bandwidth
 
 @dataclass(frozen=True)
 class Position:
-    """A group on its nodes: node -> its members there."""
+    """The nodes of a group: node -> the members on it."""
 
     members: dict[int, list[int]]
 
     @property
     def num_nodes(self) -> int:
-        """On how many nodes the group lies."""
+        """How many nodes the group occupies."""
         return len(self.members)
 
     @property
     def crosses(self) -> bool:
-        """Whether some member can only be reached through the network."""
+        """Whether some members can only be reached through the network."""
         return self.num_nodes > 1
 
     @property
     def link(self) -> str:
-        """The slowest link that a ring through the group needs; none for a rank alone."""
+        """The slowest link that a ring through the group uses; "none" for a single rank."""
         if self.crosses:
             return "InfiniBand"
         return "NVLink" if len(next(iter(self.members.values()))) > 1 else "none"
@@ -44,9 +44,10 @@ def position(ranks: Sequence[int], ranks_per_node: int) -> Position:
 
 
 def link_bytes_per_second(ranks: Sequence[int], gpu: Accelerator) -> float:
-    """Bytes per second that each rank of the group sends in a collective, by the data sheet; infinite for a rank alone.
+    """Bytes per second that each rank of the group can send in a collective, from the data sheet; infinite for one
+    rank.
 
-    Between nodes the network cards of the members on a node work together (`costs.links`).
+    Between nodes, the network cards of all members on a node are used together (`costs.links`).
     """
     lies = position(ranks, gpu.per_node)
     if len(ranks) == 1:

@@ -1,7 +1,8 @@
-"""The groups of a mesh as torch's process groups, on every rank in one order.
+"""Create the groups of a mesh as torch process groups, in the same order on every rank.
 
-A process group is made by all ranks of the world together, members or not: a rank that skips one, or makes two in
-another order, waits forever. So the order is data, the same list on every rank, and is agreed upon before the first.
+All ranks of the world must create every process group together, members or not: a rank that skips one, or creates two
+in a different order, waits forever. So the order is data, the same list on every rank, and the ranks check that they
+agree on it before they create the first group.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shardlab.ranks.agreement import same_on_all
 
 Axes = tuple[str, ...]
 GRADIENTS: Axes = ("dp", "cp")
-MODEL: Axes = ("tp", "pp")  # one copy of the model: a norm is summed over it
+MODEL: Axes = ("tp", "pp")  # the ranks of one copy of the model, over which norms are summed
 TRAINING: tuple[Axes, ...] = (GRADIENTS, MODEL)
 EXPERTS: tuple[Axes, ...] = (("etp",), ("ep",), ("edp",))
 
@@ -33,31 +34,31 @@ class ProcessGroups:
     by_axes: dict[Axes, dist.ProcessGroup]
 
     def of(self, *axes: str) -> dist.ProcessGroup:
-        """This rank's group of these axes; raises ValueError when it was not made: asking makes none."""
+        """This rank's group of these axes; raises ValueError if it was not created (this method creates none)."""
         for known, group in self.by_axes.items():
             if set(known) == set(axes):
                 return group
         made = ", ".join("-".join(known) for known in self.by_axes)
-        raise ValueError(f"no group of {'-'.join(axes)} was made: name it in create_process_groups; there are {made}")
+        raise ValueError(f"there is no group of {'-'.join(axes)}: name it in create_process_groups; there are {made}")
 
 
 def create_process_groups(mesh: Mesh, *, device: str = "cpu", more: Sequence[Axes] = TRAINING) -> ProcessGroups:
-    """Make the groups of every axis, and of the axes in `more` together. All ranks of the world call it.
+    """Create the groups of every axis, and of each combination of axes in `more`. Call it on all ranks of the world.
 
-    1. agree on the mesh  2. torch's DeviceMesh makes one group per axis  3. the others follow, by enumeration.
-    Those of etp, ep and edp are made where the mesh counts experts apart.
-    Raises ValueError, on every rank alike, when the world has another size or ranks bring different meshes.
+    1. agree on the mesh  2. torch's DeviceMesh creates one group per axis  3. create the others by enumeration.
+    Groups of etp, ep and edp are created if experts have separate groups.
+    Raises ValueError on every rank when the world has a different size or ranks pass different meshes.
     """
     if dist.get_world_size() != mesh.world:
         raise ValueError(
-            f"the mesh has {mesh.world} ranks (tp {mesh.tp} * cp {mesh.cp} * dp {mesh.dp} * pp {mesh.pp}), the world "
-            f"{dist.get_world_size()}: start {mesh.world}"
+            f"the mesh has {mesh.world} ranks (tp {mesh.tp} * cp {mesh.cp} * dp {mesh.dp} * pp {mesh.pp}), but the "
+            f"world has {dist.get_world_size()}: start {mesh.world}"
         )
     extra = [*more, *(EXPERTS if mesh.counts_experts_apart else ())]
     if not same_on_all(f"{mesh} {extra}", group=None):
         raise ValueError(
-            "the ranks bring different meshes, and would make their groups in different orders: "
-            f"give them all the same one; rank {dist.get_rank()} has {mesh} {extra}"
+            "the ranks have different meshes, and would create their groups in different orders: "
+            f"give all of them the same one; rank {dist.get_rank()} has {mesh} {extra}"
         )
 
     outermost_first = list(reversed(mesh.dense.axes))
@@ -74,7 +75,7 @@ def create_process_groups(mesh: Mesh, *, device: str = "cpu", more: Sequence[Axe
 
 
 def with_groups(groups: ProcessGroups, *more: Axes) -> ProcessGroups:
-    """The same groups and those of `more`, made where they are missing; all ranks of the world call it alike."""
+    """The same groups plus those of `more`, created if missing; call it on all ranks with the same arguments."""
     by_axes = dict(groups.by_axes)
     for axes in more:
         if not any(set(known) == set(axes) for known in by_axes):
@@ -83,16 +84,16 @@ def with_groups(groups: ProcessGroups, *more: Axes) -> ProcessGroups:
 
 
 def by_enumeration(groups: list[list[int]]) -> dist.ProcessGroup:
-    """This rank's one of some groups that hold every rank once; all of them are made by all ranks, in this order."""
+    """Create groups that together contain every rank once, on all ranks in this order; returns this rank's group."""
     mine, _ = dist.new_subgroups_by_enumeration(groups, timeout=_patience())
     assert isinstance(mine, dist.ProcessGroup)
     return mine
 
 
 def _patience() -> timedelta | None:
-    """How long a call of the world waits for other ranks; None for a backend that does not wait.
+    """The timeout of collectives on the world; None for a backend without one.
 
-    A new group of torch's does not take it over: under gloo it waits 30 minutes for a rank that is silent.
+    A new torch group does not inherit it: with gloo it would wait 30 minutes for a silent rank.
     """
     world = dist.group.WORLD
     assert world is not None

@@ -1,4 +1,4 @@
-"""What ranks send and hold: every collective and every send and receive, with bytes, group, order and source line."""
+"""Measure what ranks send and hold: every collective, send and receive, with bytes, group, order and source line."""
 
 from shardlab.meter.held import ModelStates, bytes_held
 from shardlab.meter.profiler import trace_of_step

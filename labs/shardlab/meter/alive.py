@@ -1,8 +1,8 @@
-"""Bytes that are alive while a block of code runs: what `torch.cuda.max_memory_allocated` is on a GPU, for the CPU.
+"""Bytes that are alive while a block of code runs: the CPU's counterpart of `torch.cuda.max_memory_allocated`.
 
-Every operator's results pass a dispatch mode, which keeps a weak reference to their storages: a storage counts from the
-operator that made it until nobody, autograd included, needs it. What a kernel takes and gives back within one operator
-is not seen, and neither are the buffers of gloo.
+A dispatch mode sees the results of every operator and keeps weak references to their storages: a storage counts from
+the operator that created it until nothing, including autograd, needs it. Memory that a kernel allocates and frees
+within one operator is not counted, and neither are gloo's buffers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Alive(TorchDispatchMode):
-    """`peak` is the most bytes that were alive at once, `now` those of the latest operator."""
+    """`peak` is the most bytes that were alive at once; `now` is the count after the latest operator."""
 
     def __init__(self, known: Iterable[Tensor]) -> None:
         super().__init__()
@@ -33,14 +33,14 @@ class Alive(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(kind.__module__.startswith("torch.distributed") for kind in types):
-            return NotImplemented  # a DTensor first turns into plain tensors: those come here again
+            return NotImplemented  # a DTensor is first unwrapped into plain tensors, which arrive here again
         answer = func(*args, **(kwargs or {}))
         self._add(leaf for leaf in tree_leaves((args, kwargs, answer)) if isinstance(leaf, Tensor))
         self.look()
         return answer
 
     def look(self) -> None:
-        """Count now: storages may have been resized since."""
+        """Count again, because storages may have been resized."""
         found = {key: storage for key, ref in self._storages.items() if (storage := ref()) is not None}
         self.now = sum(storage.nbytes() for storage in found.values())
         self._storages = {key: self._storages[key] for key in found}
@@ -52,13 +52,13 @@ class Alive(TorchDispatchMode):
             storage = local.untyped_storage()
             key = storage._cdata
             known = self._storages.get(key)
-            if known is None or known() is None:  # an address is used again
+            if known is None or known() is None:  # an address may be reused
                 self._storages[key] = weakref.ref(storage)
 
 
 @contextmanager
 def alive(known: Iterable[Tensor] = ()) -> Iterator[Alive]:
-    """Count the storages of `known` tensors and of all that the block's operators read or make, each storage once.
+    """Count the storages of `known` tensors and of all tensors that operators in the block read or create, each once.
 
     >>> with alive(model.parameters()) as watched:
     ...     model(batch).sum().backward()
@@ -70,13 +70,13 @@ def alive(known: Iterable[Tensor] = ()) -> Iterator[Alive]:
 
 
 def saved_bytes(function: Callable[..., Any], *inputs: Any, without: Iterable[Tensor] = ()) -> int:
-    """Bytes that autograd keeps of a forward `function(*inputs)` for its backward: activations (激活值).
+    """Bytes that autograd saves in a forward `function(*inputs)` for its backward: activations (激活值).
 
-    Each storage counts once; those of `without`, the parameters for example, do not.
+    Each storage counts once; those of `without`, such as the parameters, do not count.
     """
     own = {tensor.untyped_storage()._cdata for tensor in without}
     kept: dict[int, int] = {}
-    held = []  # a freed storage's address would be used again
+    held = []  # keeps storages alive, because a freed storage's address would be reused
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()

@@ -1,4 +1,4 @@
-"""Watch handles of running calls, and calls of ranks outside a group, for which torch offers no hook."""
+"""Track handles of running calls, and calls on groups that the rank is not in; torch has no hooks for either."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from shardlab.meter.place import caller, is_for_a_library
 if TYPE_CHECKING:
     from shardlab.meter.record import Event, Recorder
 
-Current = Callable[[], "Recorder | None"]  # the recorder at work on this rank now
-TAKERS = ("get_future", "get_future_result", "synchronize", "block_current_stream")  # whoever calls one looks after it
+Current = Callable[[], "Recorder | None"]  # returns the active recorder of this rank
+TAKERS = ("get_future", "get_future_result", "synchronize", "block_current_stream")  # each counts as waiting
 
 _wrapped = False
 
 
 def wrap(current: Current) -> None:
     """Wrap the methods of `ProcessGroup` and `Work`, and torch's warning about groups; once per process."""
-    global _wrapped  # noqa: PLW0603 - the wrapping is of the process
+    global _wrapped  # noqa: PLW0603 - wrapping affects the whole process
     if _wrapped:
         return
     _wrapped = True
@@ -38,12 +38,12 @@ def wrap(current: Current) -> None:
 
 
 def might_mean_another(group: dist.ProcessGroup) -> bool:
-    """Whether a call on this group may have been meant for another: it is the world, and there are other groups."""
+    """Whether a call on this group may have been meant for another group: it is the world, and other groups exist."""
     return group is dist.group.WORLD and distributed_c10d._world.group_count > 1
 
 
 def unwaited(event: Event, times: int) -> str:
-    """The sentence about calls of one line that nobody waited for, without the rank in front."""
+    """The note about calls on one line that were never waited for, without the rank at its beginning."""
     towards = {"send": f" to rank {event.peer}", "recv": f" from rank {event.peer}"}.get(event.kind, "")
     call = f"i{event.kind}" if event.kind in ledger.POINT_TO_POINT else f"{event.kind}(async_op=True)"
     risk = "its message may not have left" if event.kind == "send" else "its result may not be there yet"
@@ -102,15 +102,15 @@ def _using(method: Any, current: Current) -> Any:
 
 
 def _warning(plain: Callable[[str], None], current: Current) -> Callable[[str], None]:
-    """Torch warns and returns at once; a note also says on which line, and how to do it right."""
+    """Torch only warns and returns immediately; a note also gives the line and the fix."""
 
     def warn_not_in_group(name: str) -> None:
         recorder = current()
         if recorder is None or is_for_a_library():
             return plain(name)
         return recorder.note(
-            f"called {name} on a group that it is not in, {caller()}: torch returned at once, and nothing was sent or "
-            "received. Call it only on the ranks of the group, or pass a group that contains this rank."
+            f"called {name} on a group that it is not in, {caller()}: torch returned immediately, and nothing was sent "
+            "or received. Call it only on the ranks of the group, or pass a group that contains this rank."
         )
 
     return warn_not_in_group

@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True)
 class ModelStates:
-    """Bytes held on this rank, by what they are for (ZeRO, 1910.02054, section 3.1: the model states)."""
+    """Bytes held on this rank, by purpose (the model states of ZeRO, 1910.02054, section 3.1)."""
 
     parameters: int
     gradients: int
@@ -37,7 +37,7 @@ def bytes_held(module: torch.nn.Module, optimizer: torch.optim.Optimizer | None 
 
 
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the storages behind some tensors, each storage once."""
+    """Bytes of the storages of some tensors, counting each storage once."""
     local = [t.to_local() if hasattr(t, "to_local") else t for t in tensors]  # type: ignore[operator]
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in local if t.device.type != "meta"}
     return sum(storages.values())

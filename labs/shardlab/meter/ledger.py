@@ -1,6 +1,6 @@
-"""The ledger of one rank: a short record of every communication call, in memory that the supervisor shares.
+"""The ledger of one rank: a short record of every communication call, in memory shared with the supervisor.
 
-A rank that hangs or dies cannot tell its story. Its ledger can: the last record says which call it was in, with
+A rank that hangs or dies cannot report anything. Its ledger can: the last record says which call it was in, with
 which tensor, and on which line.
 """
 
@@ -57,7 +57,7 @@ class Entry:
 
 
 def new_ledger() -> mmap.mmap:
-    """Anonymous shared memory for one rank's ledger: forked children see it, no file stands for it."""
+    """Anonymous shared memory for one rank's ledger: visible to forked children, and not file-backed."""
     return mmap.mmap(-1, NUM_BYTES)
 
 
@@ -79,7 +79,7 @@ class Writer:
         place: str,
         other_group: str = "",
     ):
-        """Write the record, then count it, so that a reader never sees half of one. Returns its number."""
+        """Write the record, then count it, so that a reader never sees a partial one. Returns its number."""
         number = self._count
         record = _RECORD.pack(
             STARTED,
@@ -104,7 +104,7 @@ class Writer:
             self._memory[_offset(number)] = state
 
     def note(self, text: str) -> None:
-        """Leave a sentence for the person who started the call; only the first `MOST_NOTES` have room."""
+        """Write a note for the person who started the call; only the first `MOST_NOTES` fit."""
         if self._num_notes < MOST_NOTES:
             start = _NOTES + self._num_notes * NOTE_BYTES
             data = text.encode()[:NOTE_BYTES]
@@ -113,7 +113,7 @@ class Writer:
 
 
 def peek(memory: mmap.mmap) -> tuple[int, bool]:
-    """The number of calls made so far, and whether the rank waits for one of its latest."""
+    """The number of calls made so far, and whether the rank is waiting in one of the latest."""
     (count,) = _HEADER.unpack(memory[: _HEADER.size])
     latest = range(max(0, count - 64), count) if 0 <= count < 1 << 40 else ()
     return count, any(memory[_offset(number)] == WAITING for number in latest)
@@ -122,20 +122,20 @@ def peek(memory: mmap.mmap) -> tuple[int, bool]:
 def read(memory: mmap.mmap) -> tuple[int, list[Entry]]:
     """The number of calls made so far and the entries that are still kept, oldest first."""
     (count,) = _HEADER.unpack(memory[: _HEADER.size])
-    if not 0 <= count < 1 << 40:  # the memory belongs to the rank, which may write anything into it
+    if not 0 <= count < 1 << 40:  # the rank can write anything into this memory
         return 0, []
     return count, [_entry(memory, number) for number in range(max(0, count - CAPACITY), count)]
 
 
 def read_notes(memory: mmap.mmap) -> list[str]:
-    """The sentences that a rank left; the memory is the rank's, so nothing but printable text of one line counts."""
+    """The notes that a rank wrote; it can write anything there, so only single lines of printable text count."""
     starts = range(_NOTES, NUM_BYTES, NOTE_BYTES)
     texts = [memory[start : start + NOTE_BYTES].rstrip(b"\0").decode(errors="ignore") for start in starts]
     return [text for text in texts if text and text.isprintable()]
 
 
 def _group_name(members: Sequence[int]) -> str:
-    """The group's ranks, or for many of them a name that no other group has; at most 24 letters."""
+    """The group's ranks, or a name with a checksum if they are too many; at most 24 characters."""
     name = ",".join(map(str, members))
     return name if len(name) <= 24 else f"{len(members)} ranks {zlib.crc32(name.encode()):08x}"
 

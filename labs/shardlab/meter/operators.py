@@ -1,4 +1,4 @@
-"""Read the operators of torch's `c10d` namespaces: which collective, among whom, how many bytes."""
+"""Read the operators in torch's `c10d` namespaces: which collective, among which ranks, how many bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROCESS_GROUP_METHODS = (
     "send",
 )
 
-# operator name, without namespace and trailing underscores -> (kind, which argument has the whole tensor)
+# operator name without namespace and trailing underscores -> (kind, index of the argument with the whole tensor)
 _WHOLE = {
     "send": ("send", 0),
     "isend": ("send", 0),
@@ -70,15 +70,15 @@ _WHOLE = {
     "barrier": ("barrier", None),
     "monitored_barrier": ("barrier", None),
 }
-_SHARD_GIVEN = ("gather", "scatter")  # every rank gives or gets one N-th: the whole is N times as large
+_SHARD_GIVEN = ("gather", "scatter")  # the argument is one N-th: the whole is N times as large
 _FUNCTIONAL_SHARD_GIVEN = ("all_gather_into_tensor", "all_gather_into_tensor_out", "all_gather_into_tensor_coalesced")
 
 
 @dataclass(frozen=True)
 class OperatorCall:
-    """One communication call; `members` and `peer` are ranks of the world, `payload_bytes` is of the whole tensor.
+    """One communication call; `members` and `peer` are ranks of the world, `payload_bytes` is for the whole tensor.
 
-    sent_bytes: what this rank sends, where arguments tell it; None where a ring's formula does.
+    sent_bytes: bytes that this rank sends if the arguments determine them; None if the ring formula applies.
     """
 
     kind: str
@@ -92,9 +92,9 @@ class OperatorCall:
 
 
 def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) -> OperatorCall | None:
-    """The call that an operator makes, or None for operators that move nothing (`wait_tensor`, checks).
+    """The call that an operator makes, or None for operators that send nothing (`wait_tensor`, checks).
 
-    Raises RuntimeError for a kind that carries data and brings no tensor: its bytes would be billed as none.
+    Raises RuntimeError if an operator that carries data has no tensor where expected: its bytes would not be counted.
     """
     name = func._schema.name.split("::")[1].rstrip("_")
     if name not in _WHOLE:
@@ -107,7 +107,7 @@ def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) 
     tensors = [] if position is None else tensors_in(args[position])
     if position is not None and not tensors:
         raise RuntimeError(
-            f"{func} brings no tensor as its argument {position}: the meter reads another torch's operators"
+            f"{func} has no tensor as argument {position}: the meter was written for another version of torch"
         )
     factor = len(members) if kind in _SHARD_GIVEN or name in _FUNCTIONAL_SHARD_GIVEN else 1
     peer = members[args[2]] if name in ("send", "recv") else None
@@ -126,8 +126,10 @@ def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) 
 def _sent_bytes(
     kind: str, func: Any, args: tuple, tensors: list[torch.Tensor], members: tuple[int, ...]
 ) -> float | None:
-    """What the arguments say of this rank: the root of a gather sends nothing, that of a scatter a part to each other
-    rank, and an all-to-all whatever is not for oneself.
+    """Bytes that this rank sends, if the arguments determine them.
+
+    The root of a gather sends nothing, the root of a scatter sends a part to each other rank, and in an all-to-all each
+    rank sends everything except its own part.
     """
     named = {argument.name: value for value, argument in zip(args, func._schema.arguments, strict=False)}
     size, rank = len(members), members.index(dist.get_rank())
@@ -150,14 +152,14 @@ def _bytes_of(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def _shape(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """The shape of a single tensor; of several, their number of elements in all."""
+    """The shape of a single tensor; for several, the total number of elements."""
     if len(tensors) == 1:
         return tuple(tensors[0].shape)
     return (sum(t.numel() for t in tensors),) if tensors else ()
 
 
 def tensors_in(argument: Any) -> list[torch.Tensor]:
-    """All tensors of an argument or a result, however nested."""
+    """All tensors in a nested argument or result."""
     return [t for t in _pytree.tree_leaves(argument) if isinstance(t, torch.Tensor)]
 
 

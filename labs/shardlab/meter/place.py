@@ -1,4 +1,4 @@
-"""The line of the caller's own code that a communication call comes from."""
+"""Find the line in the caller's own code that made a communication call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch.distributed as dist
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _SHARDLAB = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _OURS = tuple(_SHARDLAB + part + os.sep for part in ("ranks", "meter"))
-# Files between the code that calls a collective and the process group: they hand the handle on.
+# Files between the code that calls a collective and the process group: they only pass the handle on.
 _BETWEEN = (
     *(os.path.join(_TORCH, "distributed", name) for name in ("distributed_c10d.py", "c10d_logger.py")),
     *(os.path.join(_TORCH, "utils", "_contextlib.py"), os.path.join(os.path.dirname(os.__file__), "contextlib.py")),
@@ -25,40 +25,40 @@ _hidden: set[str] = set()
 
 
 def hide(filename: str) -> None:
-    """Count a file as machinery: what it wraps around torch's calls is not a line of a student's."""
+    """Treat a file as machinery, because it wraps torch's calls and has no student code."""
     _hidden.add(filename)
 
 
 def is_cell(filename: str) -> bool:
-    """Whether a code object was typed in a notebook: ipykernel's temporary names, or a graded cell's `<week01...>`."""
+    """Whether code was typed in a notebook: ipykernel's temporary file names, or a graded cell's `<week01...>`."""
     return filename.startswith("<week") or f"{os.sep}ipykernel_" in filename or filename.startswith("<ipython-input")
 
 
 def is_ours(filename: str) -> bool:
-    """Whether code starts ranks or records calls."""
+    """Whether code belongs to the packages that start ranks or record calls."""
     return filename.startswith(_OURS)
 
 
 def is_torchs(filename: str) -> bool:
-    """Whether code is torch's."""
+    """Whether code belongs to torch."""
     return filename.startswith(_TORCH)
 
 
 def is_machinery(filename: str) -> bool:
-    """Whether code is Python's, torch's, another library's or our own machinery, and so no line of a student's."""
+    """Whether code belongs to Python, torch, another library or our own machinery, so that it is not a student's."""
     installed = "/lib/python3" in filename and "/shardlab/" not in filename
     return installed or filename in _hidden or is_ours(filename) or filename.startswith((_TORCH, "<frozen "))
 
 
 def describe(filename: str, line: int, function: str) -> str:
-    """`line 3 of your cell, in exchange()` for notebook code, `line 42 of collectives.py, in f()` for the rest."""
+    """`line 3 of your cell, in exchange()` for notebook code, `line 42 of collectives.py, in f()` for other code."""
     where = "your cell" if is_cell(filename) else os.path.basename(filename)
     inside = "" if function.startswith("<") else f", in {function}()"
     return f"line {line} of {where}{inside}"
 
 
 def caller() -> str:
-    """Describe the innermost frame that is neither torch's nor the recorder's."""
+    """Describe the innermost frame that is not machinery."""
     frame = next(_own_frames(), None)
     if frame is None:
         return "library code"
@@ -66,7 +66,7 @@ def caller() -> str:
 
 
 def is_for_a_library() -> bool:
-    """Whether the handle of the running call goes to torch's or shardlab's own code, which waits in its own way."""
+    """Whether the handle of the running call goes to torch's or shardlab's own code, which waits for it itself."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
@@ -77,7 +77,7 @@ def is_for_a_library() -> bool:
 
 
 def other_group() -> str:
-    """`group of layer()` if a function that is running was given a process group that is not the world, else ""."""
+    """`group of layer()` if a running function was given a process group other than the world, else ""."""
     for frame in _own_frames():
         for name, value in _arguments(frame):
             if value is dist.GroupMember.NON_GROUP_MEMBER or (
@@ -88,7 +88,7 @@ def other_group() -> str:
 
 
 def _own_frames() -> Iterator[FrameType]:
-    """The frames that are not machinery, the innermost first."""
+    """The frames that are not machinery, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not is_machinery(frame.f_code.co_filename):
@@ -97,16 +97,16 @@ def _own_frames() -> Iterator[FrameType]:
 
 
 def _arguments(frame: FrameType) -> Iterator[tuple[str, Any]]:
-    """Names and values of a function's arguments, and what `self` holds; nothing stays referenced."""
+    """Names and values of a function's arguments and of the attributes of `self`; keeps no references."""
     code = frame.f_code
-    if not code.co_flags & CO_OPTIMIZED:  # a module or a class: it has no arguments
+    if not code.co_flags & CO_OPTIMIZED:  # a module or class body has no arguments
         return
     several = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + several]
     values = frame.f_locals
     found = [(name, values[name]) for name in names if name in values]
     if type(values) is dict and sys.getrefcount(values) <= 3:
-        values.clear()  # before Python 3.13 a frame keeps this copy, and every tensor in it, until it ends
+        values.clear()  # before Python 3.13, a frame keeps this copy and every tensor in it alive until it ends
     for name, value in found:
         yield name, value
         if name == "self":

@@ -1,4 +1,4 @@
-"""A step as torch's profiler sees it: which operator, which message, and when."""
+"""Record a step with torch's profiler: which operators and messages ran, and when."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ WARM_UP = 3
 
 
 def trace_of_step(step: Callable[[], object]) -> bytes:
-    """Run a step some times and record the last, on all ranks at once: a chrome trace in gzip, which Perfetto opens.
+    """Run a step several times and record the last run, as a gzipped Chrome trace that Perfetto can open.
 
-    Call it on every rank; `figures.draw_profile` draws the traces of all. On a GPU they hold the kernels, too.
+    Call it on every rank; `figures.draw_profile` draws the traces of all ranks. On a GPU, traces include the kernels.
     """
     on_gpu = torch.cuda.is_available()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
@@ -39,7 +39,7 @@ def trace_of_step(step: Callable[[], object]) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Standard error to nowhere: the profiler's own library writes two lines at each start and stop."""
+    """Silence standard error, because the profiler's library writes two lines at each start and stop."""
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

@@ -1,8 +1,8 @@
 """Record every communication call of this rank.
 
-Calls are seen in two places. `Recorder` is a dispatch mode: below every Python function of torch.distributed, DTensor
-and DDP there is one operator of the `c10d` namespace, and the mode sees it. When a call has *finished* is known only to
-the `Work` handle it returned, so `handles` wraps the methods of `ProcessGroup` and `Work`, once per process.
+Calls are observed in two places. `Recorder` is a dispatch mode: every Python function of torch.distributed, DTensor and
+DDP ends in one operator of the `c10d` namespace, which the mode sees. Only the returned `Work` handle knows when a call
+has *finished*, so `handles` wraps the methods of `ProcessGroup` and `Work`, once per process.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from shardlab.meter.place import caller, is_for_a_library, other_group
 
 @dataclass
 class Event:
-    """One communication call: payload and sent bytes, who took part, where it was called, when it ran.
+    """One communication call: payload and sent bytes, the ranks that took part, the line of the call, when it ran.
 
-    sent_bytes: what this rank sends; of a collective in which all ranks do alike, what it sends in a ring (gloo sends
-    twice as much for a reduce-scatter, which is an all-reduce there, and up to twice for a reduce).
+    sent_bytes: what this rank sends; for symmetric collectives, what it sends in a ring (gloo sends twice as much for a
+    reduce-scatter, which it implements as an all-reduce, and up to twice as much for a reduce).
 
-    `waits` is when Python began to wait for it: the time from there to `end` is not hidden behind anything.
+    `waits` is when Python began to wait for the call: the time from then to `end` is exposed.
     """
 
     kind: str
@@ -52,13 +52,13 @@ class Event:
 
 @dataclass
 class Bill:
-    """What one rank communicated between two moments, in order."""
+    """The communication calls of one rank between two moments, in order."""
 
     events: list[Event] = field(default_factory=list)
 
     @property
     def sent_bytes(self) -> float:
-        """Bytes this rank sent: real ones for sends, those of a ring for collectives."""
+        """Bytes this rank sent: actual bytes for sends, a ring's bytes for collectives."""
         return sum(event.sent_bytes for event in self.events)
 
     @property
@@ -82,18 +82,18 @@ class Bill:
 
 
 def ring_sent_bytes(kind: str, group_size: int, payload_bytes: int) -> float:
-    """Bytes that one rank of a ring sends for a collective whose whole tensor has `payload_bytes` (costs.traffic)."""
+    """Bytes that one rank of a ring sends for a collective on a whole tensor of `payload_bytes` (costs.traffic)."""
     if group_size == 1 or kind in ("recv", "barrier"):
         return 0
     if kind == "all_reduce":
         return traffic.ring_all_reduce_bytes(group_size, payload_bytes)
     if kind == "send":
         return payload_bytes
-    return traffic.ring_all_gather_bytes(group_size, payload_bytes)  # the others: (N-1)/N of the whole tensor
+    return traffic.ring_all_gather_bytes(group_size, payload_bytes)  # all other kinds: (N-1)/N of the whole tensor
 
 
 class Recorder(TorchDispatchMode):
-    """Write each communication call into the ledger, and into every open bill."""
+    """Writes each communication call into the ledger and every open bill."""
 
     def __init__(self, writer: ledger.Writer | None = None) -> None:
         super().__init__()
@@ -101,9 +101,9 @@ class Recorder(TorchDispatchMode):
         self.bills: list[Bill] = []
         self.group: dist.ProcessGroup | None = None
         self.latest: tuple[Event, int] | None = None
-        self.pending: dict[object, tuple[Any, Event, int]] = {}  # by id of the handle, or address of the result
-        self.handed_out: dict[int, Event] = {}  # handles that a program has, and has not used so far
-        self.notes: list[str] = []  # sentences for the person who started this rank
+        self.pending: dict[object, tuple[Any, Event, int]] = {}  # by id of the handle or address of the result
+        self.handed_out: dict[int, Event] = {}  # handles that a program has received and not used yet
+        self.notes: list[str] = []  # notes for the person who started this rank
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -111,7 +111,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(kind.__module__.startswith("torch.distributed") for kind in types):
-            return NotImplemented  # a DTensor first turns into plain tensors and collectives: those come here again
+            return NotImplemented  # a DTensor first becomes plain tensors and collectives, which arrive here again
         if func.namespace not in ("c10d", "_c10d_functional"):
             return func(*args, **(kwargs or {}))
         if func is torch.ops._c10d_functional.wait_tensor.default:
@@ -122,7 +122,7 @@ class Recorder(TorchDispatchMode):
             return answer
         self._note(func, args, kwargs or {})
         answer = func(*args, **(kwargs or {}))
-        if func.namespace == "_c10d_functional" and self.latest is not None:  # its handle is its result
+        if func.namespace == "_c10d_functional" and self.latest is not None:  # the result serves as the handle
             for tensor in operators.tensors_in(answer):
                 self.pending[_address(tensor)] = (None, *self.latest)
             self.latest = None
@@ -159,7 +159,7 @@ class Recorder(TorchDispatchMode):
         self.latest = (event, number)
 
     def called(self, work: Any) -> None:
-        """Tie the call that was just noted to the handle it returned."""
+        """Connect the call just noted with the handle it returned."""
         if self.latest is not None and work is not None:
             self.pending[id(work)] = (work, *self.latest)
             if not is_for_a_library():
@@ -167,16 +167,16 @@ class Recorder(TorchDispatchMode):
         self.latest = None
 
     def used(self, work: Any) -> None:
-        """Note that somebody has looked after a handle: waited for it, saw it completed, or took its future."""
+        """Note that the program used a handle: waited for it, saw it completed, or took its future."""
         self.handed_out.pop(id(work), None)
 
     def waited(self, work: Any, state: int) -> None:
-        """Note that somebody waits for a handle, or has waited."""
+        """Note that the program is waiting for a handle, or has waited."""
         self.used(work)
         self._mark(id(work), state)
 
     def note(self, text: str) -> None:
-        """Leave a sentence for the person who started this rank, once."""
+        """Write a note for the person who started this rank; each text only once."""
         if text in self.notes or len(self.notes) == ledger.MOST_NOTES:
             return
         self.notes.append(text)
@@ -184,7 +184,7 @@ class Recorder(TorchDispatchMode):
             self.writer.note(text)
 
     def note_unwaited(self) -> None:
-        """The function has returned: note the lines whose handles nobody has looked after."""
+        """After the function has returned, note the lines whose handles were never used."""
         left: dict[tuple[str, str], list[Event]] = {}
         for event in self.handed_out.values():
             left.setdefault((event.kind, event.where), []).append(event)
@@ -205,7 +205,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _address(tensor: torch.Tensor) -> tuple[str, int]:
-    """What tells a functional collective's result from others, when somebody waits for it."""
+    """A key that identifies a functional collective's result when it is waited for."""
     return "tensor", tensor.untyped_storage().data_ptr()
 
 
@@ -214,8 +214,8 @@ _recorder: Recorder | None = None
 
 @contextmanager
 def recording(writer: ledger.Writer | None = None) -> Iterator[Recorder]:
-    """Keep one recorder at work on this rank while the block runs."""
-    global _recorder  # noqa: PLW0603 - one rank, one recorder: torch's handles know no owner
+    """Run one recorder on this rank during the block."""
+    global _recorder  # noqa: PLW0603 - one recorder per rank, because torch's handles have no owner
     handles.wrap(lambda: _recorder)
     before, _recorder = _recorder, Recorder(writer)
     try:

@@ -1,4 +1,4 @@
-"""What autograd keeps of a forward for its backward: activations, as tensors that one can read."""
+"""Activations that autograd saves in a forward for its backward, as tensors you can inspect."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 
 
 class SavedStorages:
-    """The storages that were kept, each once: a view keeps its whole storage, two savers of one keep it together."""
+    """The saved storages, each counted once: a view keeps its whole storage alive, and several views share one."""
 
     def __init__(self, without: Iterable[Tensor] = ()) -> None:
-        self.tensors: dict[int, Tensor] = {}  # by storage; the tensors stay alive, so no address is used again
+        self.tensors: dict[int, Tensor] = {}  # by storage; the tensors stay alive, so no address is reused
         self._without = {tensor.untyped_storage()._cdata for tensor in without}
 
     def note(self, tensor: Tensor) -> Tensor:
-        """Count a tensor's storage, unless it is known or a parameter's."""
+        """Count a tensor's storage, unless it was counted before or belongs to a parameter."""
         storage = tensor.untyped_storage()._cdata
         if storage not in self._without:
             self.tensors.setdefault(storage, tensor.detach())
@@ -36,7 +36,7 @@ class SavedStorages:
 
 @contextmanager
 def saved(without: Iterable[Tensor] = ()) -> Iterator[SavedStorages]:
-    """Count what the block's operators keep for a backward; `without` are parameters, which are there anyway.
+    """Count what operators in the block save for a backward, except the tensors in `without` (the parameters).
 
     >>> with saved(model.parameters()) as kept:
     ...     output = model(batch)

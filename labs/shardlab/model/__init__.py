@@ -1,4 +1,4 @@
-"""What is trained: on one device, with no rank in sight."""
+"""The models, written for a single device without any parallelism."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Adam as data: three float32 vectors and a count, 12 bytes for each weight, and the update that works on them.
+"""Adam as data: three float32 vectors (12 bytes per weight) and a step count, and the update that changes them.
 
 Kingma and Ba, "Adam: A Method for Stochastic Optimization", 1412.6980, algorithm 1.
 """
@@ -14,7 +14,7 @@ State = dict[str, Any]
 
 
 def new_state(weights: Tensor) -> State:
-    """The state of some weights: a precise copy `master`, `momentum`, `variance` (float32, their shape), `step` 0."""
+    """The state for some weights: `master` (a float32 copy), `momentum`, `variance` (zeros of that shape), `step` 0."""
     zeros = torch.zeros_like(weights, dtype=torch.float32)
     return {"master": weights.detach().float().clone(), "momentum": zeros, "variance": zeros.clone(), "step": 0}
 
@@ -23,9 +23,9 @@ def new_state(weights: Tensor) -> State:
 def update(
     state: State, gradient: Tensor, *, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
 ) -> None:
-    """One step of Adam: `master`, `momentum` (m), `variance` (v) and `step` (t) of the state are overwritten.
+    """One step of Adam; overwrites `master`, `momentum` (m), `variance` (v) and `step` (t) of the state.
 
-    gradient: as many numbers as `master`. Raises ValueError for another shape: a shard's state wants its shard.
+    gradient: the shape of `master`. Raises ValueError for another shape: a shard's state needs the shard's gradient.
     """
     if gradient.shape != state["master"].shape:
         both = f"{list(gradient.shape)} for a state of {list(state['master'].shape)}"

@@ -1,8 +1,8 @@
 """Causal self-attention whose query heads share key-value heads.
 
-Shapes: B batch, S sequence, H hidden, D width of a head, A query heads, K key-value heads, G = A/K, W all widths of q,
-k and v together. K = A is multi-head, K = 1 multi-query attention (arXiv 1911.02150), between them grouped-query
-attention (arXiv 2305.13245).
+Shapes: B batch, S sequence, H hidden, D width of a head, A query heads, K key-value heads, G = A/K, W total width of q,
+k and v. K = A is multi-head attention, K = 1 multi-query attention (arXiv 1911.02150), and values in between are
+grouped-query attention (arXiv 2305.13245).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from shardlab.model.rope import angles, rotated
 
 
 class Attention(nn.Module):
-    """Each token looks at itself and at those before it. rope: queries and keys turn by their positions.
+    """Each token attends to itself and earlier tokens. rope: rotate queries and keys by their positions.
 
-    The rows of `qkv` are those of all queries, then of all keys, then of all values: `sections` are their numbers.
+    The rows of `qkv` are those of all queries, then all keys, then all values; `sections` has their numbers.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Attention(nn.Module):
         return self.heads * self.width, self.kv_heads * self.width, self.kv_heads * self.width
 
     def forward(self, x_BSH: Tensor, positions: Tensor | None = None) -> Tensor:
-        """positions: of the tokens, [S] or [B, S]; None counts them from 0."""
+        """positions: of the tokens, [S] or [B, S]; None counts from 0."""
         parts = self.qkv(x_BSH).split(self.sections, dim=-1)
         q_BASD, k_BKSD, v_BKSD = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
         if self.rope:
@@ -49,9 +49,9 @@ class Attention(nn.Module):
 
 
 class AttentionCore(nn.Module):
-    """softmax(q k^T / sqrt(D)) v: what is between the two matrices, and what selective recomputation does again.
+    """softmax(q k^T / sqrt(D)) v: the part between the two projections, which selective recomputation repeats.
 
-    flash: in one kernel that keeps no score, and whose scores do not drop out.
+    flash: use one fused kernel that saves no scores; there is then no dropout on scores.
     """
 
     def __init__(self, dropout: float, flash: bool) -> None:
@@ -66,9 +66,9 @@ class AttentionCore(nn.Module):
         return functional.scaled_dot_product_attention(q_BASD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=shared)
 
     def _by_scores(self, q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor) -> Tensor:
-        """The queries of a group lie one after the other, so that no key is copied for each of its queries.
+        """Concatenate the queries that share a key-value head, so that keys need not be copied for each query head.
 
-        The scale and the mask belong to the product: scores are large, and each pass over them takes time.
+        Scale and mask are fused into the matmul, because scores are large and each pass over them takes time.
         """
         num_kv, length = k_BKSD.shape[1:3]
         groups, size = q_BASD.shape[1] // num_kv, len(q_BASD)

@@ -1,7 +1,7 @@
-"""Balance between experts: a loss that asks for it, or a bias that brings it about without one.
+"""Load balancing between experts: with an auxiliary loss, or with a bias and no loss.
 
-Shapes: T tokens, E experts, K choices of a token. `load_E` counts the choices of each expert. On many ranks it is the
-sum over all of them: a loss of each rank's own counts would be another one on another mesh.
+Shapes: T tokens, E experts, K choices per token. `load_E` counts the choices of each expert. On several ranks it must
+be summed over all of them: a loss from each rank's own counts would depend on the mesh.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from shardlab.model.router import Routing
 
 
 def load_of(experts_TK: Tensor, num_experts: int) -> Tensor:
-    """How many choices fell on each expert, [E]."""
+    """The number of choices of each expert, [E]."""
     chosen = experts_TK.flatten()
-    return chosen.new_zeros(num_experts).index_add_(0, chosen, torch.ones_like(chosen))  # bincount waits for a GPU
+    return chosen.new_zeros(num_experts).index_add_(
+        0, chosen, torch.ones_like(chosen)
+    )  # bincount would sync with a GPU
 
 
 def auxiliary_loss(routing: Routing, load_E: Tensor | None = None) -> Tensor:
-    """E * sum over experts of (share of choices) * (mean score): 1 for a uniform router, E for one that takes all.
+    """E * sum over experts of (share of choices) * (mean score): 1 for a uniform router, E if one expert takes all.
 
-    Scores are divided by a token's sum of them, which is 1 for softmax. Only the mean score has a gradient (Switch
-    Transformers, arXiv 2101.03961, equations 4 to 6). No tokens: 0.
+    Each token's scores are normalized to sum to 1, as softmax scores already do. Only the mean score has a gradient
+    (Switch Transformers, arXiv 2101.03961, equations 4 to 6). The loss is 0 without tokens.
     """
     scores_TE = routing.scores_TE
     load_E = load_of(routing.experts_TK, scores_TE.shape[-1]) if load_E is None else load_E
@@ -34,23 +36,24 @@ def auxiliary_loss(routing: Routing, load_E: Tensor | None = None) -> Tensor:
 
 
 def z_loss(logits_TE: Tensor) -> Tensor:
-    """The mean square of log sum exp of a token's logits, which keeps them small (ST-MoE, arXiv 2202.08906, eq. 5)."""
+    """The mean square of the logsumexp of a token's logits, to keep them small (ST-MoE, arXiv 2202.08906, eq. 5)."""
     return logits_TE.logsumexp(-1).square().sum() / max(1, len(logits_TE))
 
 
 def updated_bias(bias_E: Tensor, load_E: Tensor, *, rate: float = 1e-3) -> Tensor:
     """The bias after a step: up by `rate` for experts with less than the mean load, down for those with more.
 
-    Once a step, after the update (arXiv 2408.15664, algorithm 1; DeepSeek-V3 has rate 0.001).
+    Apply it once per step, after the update (arXiv 2408.15664, algorithm 1; DeepSeek-V3 uses rate 0.001).
     """
     return bias_E + rate * torch.sign(load_E.sum() - len(load_E) * load_E)  # whole numbers, exact beyond 2^24
 
 
 def with_loss(y: Tensor, loss: Tensor) -> Tensor:
-    """y itself; its backward also sends a gradient of 1 into `loss`, as if that had been added to the training's loss.
+    """Return y; its backward also sends a gradient of 1 into `loss`, as if it were added to the training loss.
 
-    So a layer can have a loss of its own, whatever surrounds it (Megatron-Core, moe_utils.py, MoEAuxLossAutoScaler).
-    Use what is returned: a y without it has no such gradient. With m microbatches give loss / m.
+    A layer can then have its own loss, independent of the code around it (Megatron-Core, moe_utils.py,
+    MoEAuxLossAutoScaler). Use the returned tensor, because the original y has no such gradient. With m microbatches,
+    pass loss / m.
     """
     return _WithLoss.apply(y, loss)
 

@@ -1,7 +1,7 @@
-"""Many MLPs at once: rows lie by expert, `sizes` says how many are whose. Three ways to the same numbers.
+"""Many MLPs at once: rows are sorted by expert, and `sizes` has the number of rows of each. Three implementations.
 
-Shapes: R rows, H hidden, F width of an expert, E experts, C rows of the fullest. up [E, H, F], down [E, F, H]; gated,
-up is [E, H, 2F]: what passes, then its gate.
+Shapes: R rows, H hidden, F width of an expert, E experts, C rows of the fullest expert. up [E, H, F], down [E, F, H];
+if gated, up is [E, H, 2F]: the values, then their gate.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def gated(x: Tensor) -> Tensor:
 
 
 def by_loop(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:
-    """One expert after the other; one without rows multiplies none, so that its gradient is zero and not missing."""
+    """One expert after another; an expert without rows multiplies zero rows, so its gradient is zero, not missing."""
     return _Products.apply(activation(_Products.apply(x_RH, up, sizes)), down, sizes)
 
 
 class _Products(torch.autograd.Function):
-    """Each expert's rows times its matrix, every product written where it belongs: nothing is joined afterwards."""
+    """Each expert's rows times its matrix, written directly into the output, so that no concatenation is needed."""
 
     @staticmethod
     def forward(ctx: Any, x_RA: Tensor, weight_EAB: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -57,7 +57,7 @@ def _by_expert(x_RA: Tensor, weight_EAB: Tensor, sizes: list[int]) -> Tensor:
 
 
 def by_batch(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:
-    """One batched product: each expert gets as many rows as the fullest, filled up with zeros."""
+    """One batched matmul: every expert is padded with zeros to as many rows as the fullest."""
     num_experts, capacity = len(sizes), max(sizes)
     places = places_in_batch(sizes, capacity, x_RH.device)
     x_ECH = x_RH.new_zeros(num_experts * capacity, x_RH.shape[1]).index_copy(0, places, x_RH)
@@ -66,13 +66,13 @@ def by_batch(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activ
 
 
 def by_groups(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:
-    """One grouped product, which knows where each expert's rows end; float32 and bfloat16."""
+    """One grouped matmul, given where each expert's rows end; supports float32 and bfloat16."""
     ends = torch.tensor(sizes, device=x_RH.device).cumsum(0).int()
     return functional.grouped_mm(activation(functional.grouped_mm(x_RH, up, offs=ends)), down, offs=ends)
 
 
 def places_in_batch(sizes: Sequence[int], capacity: int, device: torch.device) -> Tensor:
-    """Of each row its place among E * capacity ones, where every expert has the same number."""
+    """The index of each row among E * capacity rows, where every expert has the same number."""
     starts = torch.arange(len(sizes), device=device) * capacity
     counts = torch.tensor(sizes, device=device)
     shift = starts - (counts.cumsum(0) - counts)
@@ -80,7 +80,7 @@ def places_in_batch(sizes: Sequence[int], capacity: int, device: torch.device) -
 
 
 class Experts(nn.Module):
-    """E MLPs H -> F -> H without biases. x_RH lies by expert, in the order and numbers of `sizes`."""
+    """E MLPs H -> F -> H without biases. x_RH is sorted by expert, with `sizes` rows for each."""
 
     def __init__(self, num_experts: int, hidden: int, width: int, *, is_gated: bool = False, method: Method = by_loop):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A small GPT: what the model is, apart from how it is split.
+"""A small GPT, independent of how it is split.
 
 Shapes: B batch, S sequence, H hidden, F width of the MLP, V vocabulary.
 """
@@ -20,10 +20,10 @@ from shardlab.model.dropout import Dropout
 class GPTConfig:
     """Sizes of a model; `tied` shares the embedding's weights with the head.
 
-    kv_heads: key-value heads that the heads share, 0 for one each. gated: SwiGLU (arXiv 2002.05202) for GELU. dropout:
-    of the embedding, of what each block adds, and of the scores. flash: attention in one kernel, whose scores do not
-    drop out. rope: rotary positions (arXiv 2104.09864) for learned ones.
-    Raises ValueError when the heads do not divide the hidden size, or the key-value heads the heads.
+    kv_heads: number of key-value heads that the heads share, 0 for one each. gated: SwiGLU (arXiv 2002.05202) instead
+    of GELU. dropout: on the embedding, the output of each sublayer, and the scores. flash: attention in one fused
+    kernel, without dropout on scores. rope: rotary positions (arXiv 2104.09864) instead of learned ones.
+    Raises ValueError when the heads do not divide the hidden size, or the key-value heads do not divide the heads.
     """
 
     layers: int = 4
@@ -49,9 +49,9 @@ class GPTConfig:
 
 
 class Block(nn.Module):
-    """Attention, then an MLP four times as wide, each added to what came in.
+    """Attention, then an MLP four times as wide, each with a residual connection.
 
-    Gated, `up` is two matrices, one above the other: of what passes, and of the gate that lets it.
+    If gated, `up` is two stacked matrices: one for the values, one for their gate.
     """
 
     def __init__(self, config: GPTConfig) -> None:
@@ -79,7 +79,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Tokens in, logits of the next token out; `loss` is their cross-entropy."""
+    """Maps tokens to logits of the next token; `next_token_loss` is their cross-entropy."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class GPT(nn.Module):
         self.apply(initialise)
 
     def forward(self, tokens_BS: Tensor, positions: Tensor | None = None) -> Tensor:
-        """positions: [S] or [B, S], where the tokens are a part of a sequence; None counts them from 0."""
+        """positions: [S] or [B, S], if the tokens are a part of a sequence; None counts from 0."""
         if positions is None:
             positions = torch.arange(tokens_BS.shape[1], device=tokens_BS.device)
         x_BSH = self.token(tokens_BS)
@@ -111,7 +111,7 @@ def next_token_loss(logits_BSV: Tensor, targets_BS: Tensor) -> Tensor:
 
 
 def initialise(module: nn.Module) -> None:
-    """GPT-2's: normal with 0.02, biases zero."""
+    """GPT-2's initialization: normal with standard deviation 0.02, biases zero."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:

@@ -1,6 +1,6 @@
-"""A layer of experts on one device: route, sort by expert, compute, sort back and add up.
+"""A mixture-of-experts (MoE) layer on one device: route, sort by expert, compute, sort back and sum.
 
-Shapes: B batch, S sequence, T = B*S tokens, H hidden, E experts, K choices of a token, R rows.
+Shapes: B batch, S sequence, T = B*S tokens, H hidden, E experts, K choices per token, R rows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from shardlab.model.router import Choice, Router, Routing
 
 @dataclass(frozen=True)
 class MoEConfig:
-    """Sizes of a layer of experts.
+    """Sizes of an MoE layer.
 
-    width: of one expert. shared: experts that every token visits, as one MLP of so many widths (DeepSeekMoE, arXiv
-    2401.06066, section 3.2). auxiliary, z: coefficients of the two losses. capacity: None drops nothing.
+    width: of one expert. shared: number of experts that every token visits, computed as one MLP of `shared` times the
+    width (DeepSeekMoE, arXiv 2401.06066, section 3.2). auxiliary, z: coefficients of the two losses. capacity: None
+    drops nothing.
     """
 
     hidden: int
@@ -37,10 +38,10 @@ class MoEConfig:
 
 
 class MoE(nn.Module):
-    """Each token visits the K experts that its router chose, and the shared ones.
+    """Each token visits the K experts that the router chose, and the shared ones.
 
-    `load_E` is how many choices fell on each expert in the last forward: written, not added up, so that a layer that
-    is recomputed counts once. `weight_of_loss`: of this forward's own losses in the step's, 1/m with m microbatches.
+    `load_E` has the choices per expert in the last forward; it is overwritten, not accumulated, so that a recomputed
+    layer counts once. `weight_of_loss`: weight of this forward's own losses in the step, 1/m with m microbatches.
     """
 
     weight_of_loss = 1.0
@@ -64,11 +65,11 @@ class MoE(nn.Module):
         return self.finished(y_TH, x_TH, routing, logits_TE).view_as(x_BSH)
 
     def routed(self, x_TH: Tensor) -> tuple[Routing, Tensor]:
-        """Where each token goes, and the logits behind it. Raises ValueError for another width or dtype of x."""
+        """The routing of each token, and its logits. Raises ValueError if the width or dtype of x is wrong."""
         weight = self.experts.up
         if x_TH.shape[-1] != self.config.hidden or x_TH.dtype != weight.dtype:
             raise ValueError(
-                f"an input of width {x_TH.shape[-1]} and {x_TH.dtype} meets experts of {self.config.hidden} and "
+                f"the input has width {x_TH.shape[-1]} and {x_TH.dtype}, but the experts have {self.config.hidden} and "
                 f"{weight.dtype}: give that width and dtype"
             )
         routing, logits_TE = self.router(x_TH)
@@ -81,14 +82,14 @@ class MoE(nn.Module):
         return None if capacity is None else capacity.kept(routing, self.config.choice)
 
     def finished(self, y_TH: Tensor, x_TH: Tensor, routing: Routing, logits_TE: Tensor) -> Tensor:
-        """What the routed experts gave, with the shared ones' part and the layer's own losses."""
+        """Add the shared experts' output and attach the layer's own losses to the routed experts' output."""
         if self.shared is not None:
             y_TH = y_TH + self.shared(x_TH, [len(x_TH)])
         loss = self.own_loss(routing, logits_TE)
         return y_TH if loss is None else with_loss(y_TH, loss)
 
     def own_loss(self, routing: Routing, logits_TE: Tensor) -> Tensor | None:
-        """The losses of balance and of large logits, with their coefficients; None without any."""
+        """The balance loss and z-loss with their coefficients; None if both are 0."""
         auxiliary, z = self.config.auxiliary, self.config.z
         if not auxiliary and not z:
             return None
@@ -97,11 +98,11 @@ class MoE(nn.Module):
         return self.weight_of_loss * share * losses
 
     def load_of_batch(self, load_E: Tensor) -> tuple[Tensor, float]:
-        """Choices of each expert in the whole batch, and how much of it is here, 1 for the mean of all ranks."""
+        """Choices per expert in the whole batch, and this rank's share of the batch relative to the mean (here 1)."""
         return load_E, 1.0
 
     @torch.no_grad()
     def update_bias(self, *, rate: float = 1e-3) -> None:
-        """Move the router's bias towards balance; once per step."""
+        """Move the router's bias toward balance; call it once per step."""
         bias_E = self.router.get_buffer("bias_E")
         bias_E.copy_(updated_bias(bias_E, self.load_of_batch(self.load_E)[0], rate=rate))

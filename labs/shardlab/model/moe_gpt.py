@@ -1,6 +1,6 @@
-"""The small GPT with experts for its MLPs, and how much its experts have specialised.
+"""The small GPT with MoE layers instead of MLPs, and a measure of how much its experts have specialized.
 
-Shapes: B batch, S sequence, H hidden, T tokens, K choices of a token.
+Shapes: B batch, S sequence, H hidden, T tokens, K choices per token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shardlab.model.text import KINDS, VOCABULARY, kind_of
 
 
 class MoEBlock(nn.Module):
-    """Attention, then a layer of experts, each added to what came in."""
+    """Attention, then an MoE layer, each with a residual connection."""
 
     def __init__(self, config: GPTConfig, moe: MoEConfig) -> None:
         super().__init__()
@@ -39,9 +39,9 @@ class MoEBlock(nn.Module):
 
 
 class MoEGPT(GPT):
-    """Tokens in, logits out; every block has experts. Fine-grained ones with a shared one learn best (DeepSeekMoE).
+    """Maps tokens to logits; every block has experts. Fine-grained experts plus a shared one learn best (DeepSeekMoE).
 
-    Raises ValueError where the experts have another hidden size.
+    Raises ValueError if the experts have another hidden size.
     """
 
     def __init__(self, config: GPTConfig, moe: MoEConfig) -> None:
@@ -53,7 +53,7 @@ class MoEGPT(GPT):
 
 
 def initialise_experts(blocks: nn.Module) -> None:
-    """GPT-2's numbers for all matrices but the routers', which have theirs already."""
+    """GPT-2's initialization for all matrices except the routers', which are already initialized."""
     for name, one in blocks.named_parameters():
         if one.dim() == 2 and not name.endswith("router.weight"):
             nn.init.normal_(one, std=0.02)
@@ -63,7 +63,7 @@ def initialise_experts(blocks: nn.Module) -> None:
 
 @torch.no_grad()
 def routed(model: nn.Module, tokens_BS: Tensor) -> list[tuple[Routing, Tensor]]:
-    """What each router of a model decides about the tokens, and its logits [T, E], layer by layer."""
+    """The routing of the tokens by each router of a model, and its logits [T, E], layer by layer."""
     seen: list[Any] = []
     hooks = [
         one.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
@@ -77,16 +77,16 @@ def routed(model: nn.Module, tokens_BS: Tensor) -> list[tuple[Routing, Tensor]]:
 
 
 def visits_by_kind(experts_TK: Tensor, tokens_T: Tensor, num_experts: int) -> dict[str, list[int]]:
-    """For each kind of token how many of its choices fell on each expert, in the order of `KINDS`."""
+    """For each kind of token, the number of choices of each expert, in the order of `KINDS`."""
     kinds = [kind_of(token) for token in range(VOCABULARY)]
     of_kind = {kind: torch.tensor([one == kind for one in kinds])[tokens_T] for kind in [*KINDS, "other"]}
     return {kind: load_of(experts_TK[mine], num_experts).tolist() for kind, mine in of_kind.items()}
 
 
 def specialisation(experts_TK: Tensor, tokens_T: Tensor) -> float:
-    """Bits that a choice of an expert tells about its token: 0 where all experts see the same mixture of tokens.
+    """Bits of information about a token in the choice of its expert: 0 if all experts see the same mix of tokens.
 
-    The mutual information of token and expert, over all T*K choices.
+    This is the mutual information of token and expert, over all T*K choices.
     """
     tokens = tokens_T.unsqueeze(-1).expand_as(experts_TK).flatten()
     counts = torch.zeros(int(tokens.max()) + 1, int(experts_TK.max()) + 1, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Modules found by a pattern of their path: `blocks.*.attention` is every block's attention, `blocks.0` the first."""
+"""Find modules by path pattern: `blocks.*.attention` matches every block's attention, `blocks.0` the first block."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import nn
 
 
 def paths_matching(module: nn.Module, pattern: str) -> list[str]:
-    """Paths of the modules below `module` that fit; a `*` stands for one name or a part of it.
+    """Paths of the modules inside `module` that match; a `*` matches one name or part of it.
 
-    Raises ValueError for a pattern that fits none, with the paths that are there.
+    Raises ValueError with the existing paths if nothing matches.
     """
     wanted = pattern.split(".")
     there = [path for path, _ in module.named_modules() if path]

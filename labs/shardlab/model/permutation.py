@@ -1,6 +1,6 @@
-"""Tokens to rows that lie by expert, and rows back to tokens. Each of the two is the other's adjoint, but for weights.
+"""Permute tokens to rows sorted by expert, and rows back to tokens. Except for weights, each is the other's adjoint.
 
-Shapes: T tokens, H hidden, K choices of a token, R rows: one for each choice that is not dropped.
+Shapes: T tokens, H hidden, K choices per token, R rows, one for each choice that is not dropped.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from shardlab.model.balance import load_of
 
 @dataclass(frozen=True)
 class Rows:
-    """The choices of T tokens as rows, expert after expert, within an expert by token.
+    """The choices of T tokens as rows, sorted by expert and then by token.
 
-    choice_R: of each row the number t * K + k of its choice. row_TK: of each choice its row, 0 where it was dropped.
+    choice_R: for each row, the index t * K + k of its choice. row_TK: for each choice, its row, or 0 if it was dropped.
     kept_TK: which choices have a row, None for all. counts_E: rows of each expert.
     """
 
@@ -36,7 +36,7 @@ class Rows:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Rows of each expert, as numbers that the host has: it waits for a GPU that is still counting."""
+        """Rows of each expert as numbers on the host, which has to wait for the GPU's count."""
         return self.counts_E.tolist()
 
 
@@ -52,12 +52,12 @@ def rows_by_expert(experts_TK: Tensor, num_experts: int, kept_TK: Tensor | None 
 
 
 def to_rows(x_TH: Tensor, rows: Rows) -> Tensor:
-    """A copy of each token for each of its choices, [R, H]. Backward: a token's gradient is the sum of its rows'."""
+    """Copy each token once per choice, [R, H]. Backward: a token's gradient is the sum of its rows' gradients."""
     return _ToRows.apply(x_TH, rows)
 
 
 def from_rows(y_RH: Tensor, weights_TK: Tensor, rows: Rows) -> Tensor:
-    """The weighted sum [T, H] of each token's rows; a token without any gets zeros."""
+    """The weighted sum [T, H] of each token's rows; zeros for a token without rows."""
     return _FromRows.apply(y_RH, weights_TK.to(y_RH.dtype), rows)
 
 
@@ -89,7 +89,7 @@ class _FromRows(torch.autograd.Function):
 
 
 def _summed(y_RH: Tensor, weights_TK: Tensor | None, rows: Rows) -> Tensor:
-    """Each token's sum of weight times row, in one pass over the rows; without weights each counts once."""
+    """Each token's weighted sum of its rows, in one pass over the rows; without weights, a plain sum."""
     if not len(y_RH) or not len(rows.row_TK):
         return y_RH.new_zeros(len(rows.row_TK), y_RH.shape[1])
     if rows.kept_TK is not None:

@@ -1,6 +1,6 @@
 """Which experts a token visits, and with which weights.
 
-Shapes: T tokens, H hidden, E experts, K choices of a token, G groups of experts.
+Shapes: T tokens, H hidden, E experts, K choices per token, G groups of experts.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ softmax = partial(torch.softmax, dim=-1)
 class Choice:
     """How each token chooses `k` of `experts`.
 
-    score: of logits, `softmax` or `torch.sigmoid`. renormalise: a token's k weights add up to 1; with softmax that is
-    the softmax of its k largest logits (Mixtral, arXiv 2401.04088, section 2.1). scale: a factor on all weights.
-    groups: neighbouring experts form a group, such as those of a node; groups_per_token: groups that a token's experts
-    may lie in, 0 for all. The best groups have the largest sums of their k/groups_per_token largest scores
-    (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
-    Raises ValueError, with what would work, for more choices than there are experts in the groups that are allowed.
+    score: function of the logits, `softmax` or `torch.sigmoid`. renormalise: make a token's k weights sum to 1; with
+    softmax that equals the softmax of its k largest logits (Mixtral, arXiv 2401.04088, section 2.1). scale: a factor
+    on all weights. groups: neighboring experts form a group, such as those of a node; groups_per_token: the number of
+    groups that a token's experts may come from, 0 for all. The best groups have the largest sums of their
+    k/groups_per_token largest scores (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+    Raises ValueError, with values that would work, for more choices than experts in the allowed groups.
     """
 
     experts: int
@@ -59,13 +59,13 @@ class Choice:
 
     @property
     def reachable(self) -> int:
-        """Experts among which a token chooses."""
+        """The number of experts among which a token can choose."""
         return self.experts // self.groups * (self.groups_per_token or self.groups)
 
 
 @dataclass(frozen=True)
 class Routing:
-    """What a router decided for T tokens: their experts and weights, and the scores of all experts."""
+    """A router's decision for T tokens: their experts and weights, and the scores of all experts."""
 
     experts_TK: Tensor
     weights_TK: Tensor
@@ -73,9 +73,9 @@ class Routing:
 
 
 def route(logits_TE: Tensor, choice: Choice, bias_E: Tensor | None = None) -> Routing:
-    """Choose by score plus bias; weigh by score alone, so that the bias never enters a gradient (arXiv 2408.15664).
+    """Choose by score plus bias, but weight by score only, so that the bias has no gradient (arXiv 2408.15664).
 
-    Scores are float32 or better. Raises ValueError for logits that are not numbers, and for another number of experts.
+    Scores are float32 or better. Raises ValueError for logits that are not finite, or the wrong number of experts.
     """
     if logits_TE.shape[-1] != choice.experts:
         raise ValueError(
@@ -85,7 +85,7 @@ def route(logits_TE: Tensor, choice: Choice, bias_E: Tensor | None = None) -> Ro
     if not torch.isfinite(scores_TE.detach().sum()):
         wrong = (~torch.isfinite(scores_TE)).any(-1).nonzero()[0].item()
         raise ValueError(
-            f"the router's scores of token {wrong} are not numbers: look at its input and the router's weight"
+            f"the router's scores of token {wrong} are not finite: check its input and the router's weight"
         )
 
     preferred_TE = scores_TE.detach() if bias_E is None else scores_TE.detach() + bias_E
@@ -100,7 +100,7 @@ def route(logits_TE: Tensor, choice: Choice, bias_E: Tensor | None = None) -> Ro
 
 
 def _in_best_groups(preferred_TE: Tensor, choice: Choice) -> Tensor:
-    """Which experts [T, E] lie in a token's best groups."""
+    """A mask [T, E] of the experts in each token's best groups."""
     by_group_TGX = preferred_TE.unflatten(-1, (choice.groups, -1))
     num_best = min(by_group_TGX.shape[-1], max(1, choice.k // choice.groups_per_token))
     worth_TG = by_group_TGX.topk(num_best, dim=-1).values.sum(-1)
@@ -110,7 +110,7 @@ def _in_best_groups(preferred_TE: Tensor, choice: Choice) -> Tensor:
 
 
 class Router(nn.Module):
-    """A matrix [E, H] that gives each token a logit for each expert, and a bias that training does not touch."""
+    """A matrix [E, H] that gives each token a logit for each expert, and a bias that the optimizer does not update."""
 
     def __init__(self, hidden: int, choice: Choice) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Router(nn.Module):
         self.register_buffer("bias_E", torch.zeros(choice.experts))
 
     def forward(self, x_TH: Tensor) -> tuple[Routing, Tensor]:
-        """The routing, and the logits that it came from. In float32 or better, as small differences decide."""
+        """The routing and its logits, in float32 or better because small differences decide."""
         dtype = torch.promote_types(x_TH.dtype, torch.float32)
         logits_TE = functional.linear(x_TH.to(dtype), self.weight.to(dtype))
         return route(logits_TE, self.choice, self.get_buffer("bias_E")), logits_TE

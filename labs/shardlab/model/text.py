@@ -1,4 +1,4 @@
-"""Bytes of text as tokens, and batches that differ by step and rank."""
+"""Text as byte tokens, and batches that depend on step and rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
 
 
 def read_text(folder: str | Path) -> Tensor:
-    """All Markdown files below a folder, end to end, as bytes: the course's own pages are what lab 3 trains on.
+    """The concatenated bytes of all Markdown files in a folder; lab 3 trains on the course's own pages.
 
     Raises ValueError for a folder with less than 10 KB of text.
     """
@@ -36,7 +36,7 @@ def read_text(folder: str | Path) -> Tensor:
 
 
 def batch_of(text: Tensor, *, step: int, rank: int, batch: int, sequence: int) -> tuple[Tensor, Tensor]:
-    """Tokens and the tokens that follow them, [batch, sequence] each; another draw for each step and rank."""
+    """Tokens and their labels (the next tokens), [batch, sequence] each; a different draw for each step and rank."""
     generator = torch.Generator().manual_seed(1_000_003 * step + rank)
     starts = torch.randint(len(text) - sequence - 1, (batch, 1), generator=generator)
     rows = text[starts + torch.arange(sequence + 1)]
@@ -44,5 +44,5 @@ def batch_of(text: Tensor, *, step: int, rank: int, batch: int, sequence: int) -
 
 
 def kind_of(token: int) -> str:
-    """What sort of character a byte is: one of the keys of `KINDS`, or "other"."""
+    """The kind of character that a byte is: one of the keys of `KINDS`, or "other"."""
     return next((kind for kind, characters in KINDS.items() if chr(token) in characters), "other")

@@ -154,7 +154,7 @@ def _text(folder: Folder, rows: list[str]) -> str:
             f"Measured on 8 ranks: {machine}. The loss is compared with one process over {STEPS} steps of SGD.",
             "With torch: a GPT of the same sizes with DDP, or with FSDP2 for ZeRO-3; microbatches are one batch there.",
             "",
-            "| layout | largest difference of a loss | bytes per step from rank 0, by axes | ms per step | with torch |",
+            "| layout | largest difference of a loss | bytes per step from rank 0 | ms per step | torch |",
             "|---|---|---|---|---|",
             *rows,
             "",

@@ -1,4 +1,4 @@
-"""Is this schedule legal? Every failure is a sentence that names the rank, the slot, and what to do."""
+"""Check that a schedule is legal. Every failure is a sentence that names the rank, the slot, and what to do."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ from shardlab.pipeline_parallel.schedule import (
 )
 from shardlab.pipeline_parallel.simulation import simulate
 
-SHOWN = 5  # sentences of one sort; more of the same teach nothing
+SHOWN = 5  # maximum sentences of one kind; more of the same would not help
 
 Place = tuple[int, int]  # rank, slot
 
 
 def check(schedule: Schedule, *, microbatches: int | None = None, max_activations: int | Sequence[int] | None = None):
-    """Raise ValueError with all that is wrong; return None when nothing is.
+    """Raise ValueError listing everything that is wrong, or return None.
 
-    microbatches: how many there must be; None takes the largest number in the schedule.
+    microbatches: the required number; None takes it from the largest microbatch in the schedule.
     max_activations: the most that a rank (or each rank, in a list) may hold until the input gradient.
     """
     if wrong := problems(schedule, microbatches=microbatches, max_activations=max_activations):
@@ -31,10 +31,10 @@ def check(schedule: Schedule, *, microbatches: int | None = None, max_activation
 def problems(
     schedule: Schedule, *, microbatches: int | None = None, max_activations: int | Sequence[int] | None = None
 ) -> list[str]:
-    """All that is wrong with a schedule, a sentence each; empty when it can be run.
+    """Everything that is wrong with a schedule, one sentence each. Empty if it can be run.
 
-    In this order: every pass is there once; a backward is where its forward was; no rank waits forever; no rank
-    holds too much.
+    Checks, in this order: every pass occurs once; each backward is on the rank of its forward; no rank waits forever;
+    no rank holds too many activations.
     """
     wrong, has_slots = _not_whole(schedule, microbatches)
     if not wrong:
@@ -46,26 +46,26 @@ def problems(
 
 
 def check_whole(schedule: Schedule) -> None:
-    """As `check`, except for ranks that wait forever, which a simulation finds."""
+    """Like `check`, but without the search for ranks that wait forever, which takes a simulation."""
     if wrong := _not_whole(schedule)[0]:
         raise ValueError("\n".join(wrong))
 
 
 def _not_whole(schedule: Schedule, microbatches: int | None = None) -> tuple[list[str], bool]:
-    """Sentences on missing, double or misplaced passes; and whether all slots are actions or pairs."""
+    """Sentences about missing, duplicate or misplaced passes, and whether all slots are actions or pairs."""
     if not any(schedule):
         return ["the schedule is empty: give every rank a list of slots"], False
     if strangers := _no_slots(schedule):
         return strangers, False
     stages, expected = num_stages(schedule), microbatches or num_microbatches(schedule)
-    if _is_whole(schedule, stages, expected):  # quick; to say what is wrong takes longer
+    if _is_whole(schedule, stages, expected):  # fast path; finding out what is wrong takes longer
         return [], True
     places = _places(schedule)
     return _incomplete(places, stages, expected) or _misplaced(places), True
 
 
 def _no_slots(schedule: Schedule) -> list[str]:
-    """What is neither an action nor a pair, in a student's list."""
+    """Sentences about entries in a student's list that are neither actions nor pairs."""
     return _first(
         [
             f"rank {rank}, slot {place} is {slot!r}: put an Action(kind, stage, microbatch) or an Overlap there"
@@ -77,7 +77,7 @@ def _no_slots(schedule: Schedule) -> list[str]:
 
 
 def _is_whole(schedule: Schedule, stages: int, microbatches: int) -> bool:
-    """Whether every pass is there once, and each backward where its forward was."""
+    """Whether every pass occurs once, and each backward is on the rank of its forward."""
     size = stages * microbatches
     counts = {kind: bytearray(size) for kind in (Kind.F, Kind.I, Kind.W)}
     homes = {kind: [-1] * size for kind in counts}
@@ -96,7 +96,7 @@ def _is_whole(schedule: Schedule, stages: int, microbatches: int) -> bool:
 
 
 def _places(schedule: Schedule) -> dict[tuple[str, int, int], list[Place]]:
-    """Where each pass is: (letter, stage, microbatch) -> every rank and slot that has it."""
+    """Where each pass is: (letter, stage, microbatch) -> all (rank, slot) that have it."""
     places: dict[tuple[str, int, int], list[Place]] = {}
     for rank, slots in enumerate(schedule):
         for place, slot in enumerate(slots):
@@ -106,7 +106,7 @@ def _places(schedule: Schedule) -> dict[tuple[str, int, int], list[Place]]:
 
 
 def _incomplete(places: dict[tuple[str, int, int], list[Place]], stages: int, microbatches: int) -> list[str]:
-    """Each microbatch needs F of each stage, and B or both I and W, each once."""
+    """Sentences about incomplete passes. Each microbatch needs F in each stage, and B or both I and W, once each."""
     wrong = []
     for stage in range(stages):
         for microbatch in range(microbatches):
@@ -123,7 +123,7 @@ def _incomplete(places: dict[tuple[str, int, int], list[Place]], stages: int, mi
 
 
 def _wrong_passes(found: dict[Kind, list[Place]], stage: int, microbatch: int) -> list[str]:
-    """What is missing or double of one microbatch in one stage, in the letters that the schedule itself uses for it."""
+    """Missing or duplicate passes of one microbatch in one stage, in the letters that the schedule itself uses."""
     halves = bool(found[Kind.I] or found[Kind.W])
     wrong = []
     for kind in (Kind.F, Kind.I, Kind.W) if halves else (Kind.F, Kind.B):
@@ -136,12 +136,12 @@ def _wrong_passes(found: dict[Kind, list[Place]], stage: int, microbatch: int) -
         elif len(there) > 1:
             listed = " and ".join(f"rank {rank}, slot {place}" for rank, place in there)
             why = " (a B is an I and a W)" if halves and found[Kind.B] and kind is not Kind.F else ""
-            wrong.append(f"{name} is done {len(there)} times, at {listed}: keep one{why}")
+            wrong.append(f"{name} occurs {len(there)} times, at {listed}: keep one{why}")
     return wrong
 
 
 def _misplaced(places: dict[tuple[str, int, int], list[Place]]) -> list[str]:
-    """The activations that a backward needs stay where the forward was."""
+    """Sentences about backwards that are not on their forward's rank, which holds the activations."""
     wrong = []
     for (letter, stage, microbatch), [(rank, place)] in places.items():
         home, _ = places["F", stage, microbatch][0]
@@ -154,7 +154,7 @@ def _misplaced(places: dict[tuple[str, int, int], list[Place]]) -> list[str]:
 
 
 def _too_much_held(schedule: Schedule, max_activations: int | Sequence[int] | None) -> list[str]:
-    """The first slot of each rank at which it holds more activations than it may."""
+    """The first slot at which each rank holds more activations than allowed."""
     if max_activations is None:
         return []
     bounds = [max_activations] * len(schedule) if isinstance(max_activations, int) else list(max_activations)
@@ -167,7 +167,7 @@ def _too_much_held(schedule: Schedule, max_activations: int | Sequence[int] | No
             held += (action.kind is Kind.F) - (action.kind in (Kind.I, Kind.B))
             if held > bound:
                 wrong.append(
-                    f"rank {rank}, slot {place} ({action}): {held} activations are held and {bound} allowed: "
+                    f"rank {rank}, slot {place} ({action}): {held} activations are held but only {bound} allowed: "
                     "put a backward before it"
                 )
                 break
@@ -175,6 +175,6 @@ def _too_much_held(schedule: Schedule, max_activations: int | Sequence[int] | No
 
 
 def _first(sentences: list[str]) -> list[str]:
-    """The first few of them, and how many more there are."""
+    """The first few sentences, and how many more there are."""
     more = len(sentences) - SHOWN
-    return sentences if more <= 0 else [*sentences[:SHOWN], f"... and {more} more of this sort"]
+    return sentences if more <= 0 else [*sentences[:SHOWN], f"... and {more} more of this kind"]

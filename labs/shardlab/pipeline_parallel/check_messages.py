@@ -1,4 +1,4 @@
-"""Are these messages legal? Order and deadlock, judged as strictly as a real network may be."""
+"""Check that messages are legal: their order and deadlocks, as strictly as any real network."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from shardlab.pipeline_parallel.schedule import Action, actions_of, inputs_of, r
 
 
 def check_messages(program: Program, *, rendezvous: bool = True) -> None:
-    """Raise ValueError with all that is wrong with the messages of a program; return None when nothing is."""
+    """Raise ValueError listing everything that is wrong with the messages of a program, or return None."""
     if wrong := message_problems(program, rendezvous=rendezvous):
         raise ValueError("\n".join(wrong))
 
 
 def message_problems(program: Program, *, rendezvous: bool = True) -> list[str]:
-    """Sentences on messages out of order, without a partner, missing, or waiting for each other in a circle.
+    """Sentences about messages that are out of order, unmatched, missing, or waiting for each other in a cycle.
 
-    rendezvous: a send waits until its receive is posted, and a rank waits at each batch until all of it is through:
-    a program without problems then runs on any transport. Without it a rank waits
-    only where a slot uses a message, as on gloo.
+    rendezvous: a send waits until its receive is posted, and a rank waits at each batch until all of it is done. A
+    program without problems then runs on any transport. Without rendezvous, a rank waits only where a slot uses a
+    message, as on gloo.
     """
     return _out_of_order(program) or _play(program, rendezvous)
 
@@ -31,7 +31,8 @@ def _out_of_order(program: Program) -> list[str]:
             for message in step.messages if isinstance(step, MessageBatch) else ():
                 if rank not in (message.source, message.destination):
                     return [
-                        f"rank {rank}, step {place}: {message} is not for this rank: move it to rank {message.source}"
+                        f"rank {rank}, step {place}: {message} does not involve this rank: "
+                        f"move it to rank {message.source}"
                     ]
                 side = sent if message.source == rank else received
                 side[message.source, message.destination].append((place, message))
@@ -43,7 +44,7 @@ def _out_of_order(program: Program) -> list[str]:
                 wrong.append(
                     f"message {count} from rank {source} to rank {destination}: rank {source}, step {send[0]}, sends "
                     f"{send[1].result}, but rank {destination}, step {receive[0]}, takes it for {receive[1].result}: "
-                    "list both in one order, messages match by order alone"
+                    "list both in the same order, because messages match only by order"
                 )
                 break
         else:
@@ -55,7 +56,7 @@ def _unmatched(sent: list[tuple[int, Message]], received: list[tuple[int, Messag
     for place, message in sent[len(received) :]:
         return [
             f"rank {message.source}, step {place}, sends {message.result} to rank {message.destination}, which never "
-            "receives it: add the receive or leave the send out"
+            "receives it: add the receive or remove the send"
         ]
     for place, message in received[len(sent) :]:
         return [
@@ -66,12 +67,12 @@ def _unmatched(sent: list[tuple[int, Message]], received: list[tuple[int, Messag
 
 
 def _play(program: Program, rendezvous: bool) -> list[str]:
-    """Run every rank until all are through or none can move."""
+    """Run every rank until all have finished or none can continue."""
     slots = (step for steps in program for step in steps if not isinstance(step, MessageBatch))
     stages = 1 + max(action.stage for slot in slots for action in actions_of(slot))
     at = [0] * len(program)
     computed: list[set[Action]] = [set() for _ in program]
-    arriving: list[dict[Action, Message]] = [{} for _ in program]  # of each rank, its receives so far
+    arriving: list[dict[Action, Message]] = [{} for _ in program]  # each rank's receives so far
     leaving: set[Message] = set()  # the sends of all ranks so far
 
     def is_through(message: Message) -> bool:
@@ -87,18 +88,18 @@ def _play(program: Program, rendezvous: bool) -> list[str]:
                 raise ValueError(f"rank {rank}, step {at[rank]}, sends {message.result}: compute it first")
 
     def has(rank: int, need: Action) -> bool:
-        """Whether an input is here; False while it is on its way. Raises ValueError where nobody has brought it."""
+        """Whether an input has arrived; False while it is in transit. Raises ValueError if it was never received."""
         if need in computed[rank]:
             return True
         if need not in arriving[rank]:
             raise ValueError(
-                f"rank {rank}, step {at[rank]} ({program[rank][at[rank]]}) needs {need}, which is neither computed nor "
-                "received before: receive it first"
+                f"rank {rank}, step {at[rank]} ({program[rank][at[rank]]}) needs {need}, which was neither computed "
+                "nor received before: receive it first"
             )
         return is_through(arriving[rank][need])
 
     def advance(rank: int) -> bool:
-        """Do this rank's step if it can be done."""
+        """Run this rank's step if possible."""
         step = program[rank][at[rank]]
         if isinstance(step, MessageBatch):
             post(rank, step)
@@ -123,14 +124,15 @@ def _play(program: Program, rendezvous: bool) -> list[str]:
     waiting = [_waits(program, at, rank, is_through) for rank, steps in enumerate(program) if at[rank] < len(steps)]
     if not waiting:
         return []
-    return ["; ".join(waiting) + ": a send waits for its receive, so post what crosses in one batch, or receive first"]
+    remedy = "a send waits for its receive, so post messages that cross in one batch, or receive first"
+    return [f"{'; '.join(waiting)}: {remedy}"]
 
 
 def _waits(program: Program, at: list[int], rank: int, is_through: Callable[[Message], bool]) -> str:
     """Why a rank cannot continue."""
     step = program[rank][at[rank]]
     if not isinstance(step, MessageBatch):
-        return f"rank {rank}, step {at[rank]} ({step}), waits for a message that is not sent"
+        return f"rank {rank}, step {at[rank]} ({step}), waits for a message that was not sent"
     message = next(message for message in step.messages if not is_through(message))
     other = message.source + message.destination - rank
     does = "sends" if message.source == rank else "receives"

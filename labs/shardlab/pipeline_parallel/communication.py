@@ -1,7 +1,7 @@
-"""Put the messages into a schedule: what each rank sends and receives between its slots, as data again.
+"""Insert messages into a schedule: what each rank sends and receives between its slots, again as data.
 
-Messages between two ranks carry no name: the k-th that one sends is the k-th that the other receives. So both must list
-them in one order, whatever the order in which they are used. The order here is that of a simulation.
+Messages between two ranks carry no name: the k-th one sent is the k-th one received. So both ranks must list them in
+the same order, even if they are used in another order. Here the order comes from a simulation.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,7 @@ from shardlab.pipeline_parallel.simulation import simulate
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The result of one action on its way to the rank that needs it: an activation (F) or its gradient (I)."""
+    """The result of one action, sent to the rank that needs it: an activation (F) or its gradient (I)."""
 
     result: Action
     source: int
@@ -31,8 +31,8 @@ class Message:
 
     @property
     def user(self) -> Action:
-        """The neighbouring stage's pass that waits for it."""
-        user = user_of(self.result, stages=self.result.stage + 2)  # who sends to it knows that no end is there
+        """The neighboring stage's pass that waits for it."""
+        user = user_of(self.result, stages=self.result.stage + 2)  # a message is never sent past the last stage
         assert user is not None
         return user
 
@@ -42,7 +42,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
-    """Messages that a rank posts together, before it waits for any: sends and receives, in order."""
+    """Sends and receives that a rank posts together, in order, before it waits for any of them."""
 
     messages: tuple[Message, ...]
 
@@ -60,18 +60,18 @@ def homes_of(schedule: Schedule) -> dict[Action, int]:
 
 
 def communicate(schedule: Schedule, durations: Durations | None = None) -> Program:
-    """Each message is sent when its slot has ended, and its receive posted before the receiver's next slot.
+    """Send each message when its slot has ended, and post its receive before the receiver's next slot.
 
-    "Next" is by a simulation with `durations`, None for equal ones and the same on every rank. So all ranks list their
-    messages in the order of one clock: no order of waiting can then close a circle, even when a send waits for its
-    receive. Messages at the same place of a rank are one batch: two neighbours that exchange at the same time do not
-    wait for each other in turn.
-    Raises ValueError when the schedule cannot be run.
+    "Next" is determined by a simulation with `durations` (the same on every rank; None means equal ones). All ranks
+    therefore list their messages in the order of one clock, so ranks can never wait for each other in a cycle, even if
+    a send waits for its receive. Messages at the same point on a rank form one batch, so that two neighbors that
+    exchange at the same time do not wait for each other in turn.
+    Raises ValueError if the schedule cannot be run.
     """
     timeline = simulate(schedule, durations)
     stages, homes = num_stages(schedule), homes_of(schedule)
 
-    posts: list[tuple[float, int, int, Message]] = []  # when, from whom, after which of its slots, what
+    posts: list[tuple[float, int, int, Message]] = []  # time, source, its slot, message
     for source, slots in enumerate(schedule):
         for place, slot in enumerate(slots):
             for result in filter(None, map(result_of, actions_of(slot))):
@@ -99,19 +99,19 @@ def _woven(slots: list[Slot], before: dict[int, list[Message]]) -> list[Slot | M
 
 
 def receive_early(steps: list[Slot | MessageBatch], rank: int, *, num_slots: int) -> list[Slot | MessageBatch]:
-    """The same steps of one rank, every receive posted `num_slots` slots earlier: the message finds its buffer ready.
+    """The same steps of one rank, with each receive posted `num_slots` slots earlier so that its buffer is ready.
 
-    Messages match by order alone, so a rank keeps the order of its sends, and of its receives from each neighbor.
-    The order of a send among receives changes, so this is for transports on which a rank need not wait for a receive
-    that it has posted: gloo, not NCCL.
-    A gradient's buffer is not posted before the forward whose output it is shaped like. At one place the sends are
-    first: somebody waits for them, and nobody yet for a receive that is early.
+    Messages match only by order, so a rank keeps the order of its sends, and of its receives from each neighbor. The
+    order of sends relative to receives changes, so this is only for transports on which a rank need not wait for a
+    receive that it has posted: gloo, not NCCL.
+    A gradient's buffer is not posted before the forward whose output determines its shape. Within a batch, sends come
+    first, because another rank waits for them, whereas no slot needs an early receive yet.
     """
     slots = [step for step in steps if not isinstance(step, MessageBatch)]
     after = {action: place + 1 for place, slot in enumerate(slots) for action in actions_of(slot)}
     sends: list[list[Message]] = [[] for _ in range(len(slots) + 1)]  # before each slot, and after the last
     receives: list[list[Message]] = [[] for _ in sends]
-    latest: dict[int, int] = {}  # where the latest receive from each neighbor is posted
+    latest: dict[int, int] = {}  # slot of the latest receive from each neighbor
     here = 0
     for step in steps:
         if not isinstance(step, MessageBatch):

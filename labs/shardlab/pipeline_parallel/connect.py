@@ -1,8 +1,8 @@
-"""Before the first step on GPUs: every two ranks that will talk make their connection.
+"""Connect every pair of ranks that will exchange messages, before the first step on GPUs.
 
-NCCL makes a connection at the first message between two ranks, and holds both hosts until it is there. In the middle of
-a pipeline that is a trap: one rank is held until its neighbour posts, and the neighbour's host waits for a kernel to be
-loaded, which waits for the GPU, which waits for a message of the first. So all do it here, in one batch.
+NCCL connects two ranks at their first message, and blocks both hosts until the connection is made. In the middle of a
+pipeline this can deadlock: one rank blocks until its neighbor posts, while the neighbor's host waits for a kernel to be
+loaded, which waits for the GPU, which waits for a message from the first rank. So all ranks connect here, in one batch.
 """
 
 from weakref import WeakKeyDictionary
@@ -17,15 +17,15 @@ _connected: WeakKeyDictionary[dist.ProcessGroup, set[Pair]] = WeakKeyDictionary(
 
 
 def pairs_of(program: Program) -> set[Pair]:
-    """Who sends to whom in the whole program."""
+    """All (source, destination) pairs in the whole program."""
     batches = (step for steps in program for step in steps if isinstance(step, MessageBatch))
     return {(message.source, message.destination) for batch in batches for message in batch.messages}
 
 
 def connect(program: Program, device: torch.device, *, group: dist.ProcessGroup | None) -> None:
-    """One element over each connection that this program needs and the group has not made; every rank calls it alike.
+    """Send one element over each connection that this program needs and the group has not made yet.
 
-    device: this rank's GPU.
+    Every rank must call it. device: this rank's GPU.
     """
     own = dist.group.WORLD if group is None else group
     assert own is not None
@@ -34,7 +34,7 @@ def connect(program: Program, device: torch.device, *, group: dist.ProcessGroup 
     if not new:
         return
     rank, element = dist.get_rank(group), torch.zeros(1, device=device)
-    dist.all_reduce(element, group=group)  # all together, before any two alone
+    dist.all_reduce(element, group=group)  # one collective before any point-to-point message
     operations = [
         dist.P2POp(dist.isend, element, group=group, group_peer=destination)
         if rank == source

@@ -1,4 +1,4 @@
-"""How many seconds one action takes, and a message on its way."""
+"""How many seconds an action and a message take."""
 
 import math
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from shardlab.pipeline_parallel.schedule import Action, Kind, Slot
 
 @dataclass(frozen=True)
 class Durations:
-    """Seconds per action. A number holds for every stage; a list has one number per stage.
+    """Seconds per action. A number applies to every stage; a list has one number per stage.
 
-    forward, input_gradient, weight_gradient: F, I and W; a full backward B takes I + W.
-    overlapped: an overlapped pair; None means F + B, no time saved, as on one CPU core.
+    forward, input_gradient, weight_gradient: F, I and W. A full backward B takes I + W.
+    overlapped: an overlapped pair. None means F + B, with no time saved, as on one CPU core.
     message: from the end of an action until another rank can use its result (latency + bytes / bandwidth).
     Raises ValueError for a duration that is negative, infinite or not a number, and for lists of different lengths.
     """
@@ -32,9 +32,9 @@ class Durations:
                 lengths.add(len(given))
             for value in values:
                 if value is not None and not (math.isfinite(value) and value >= 0):
-                    raise ValueError(f"{name} = {value} is not a duration: give seconds, 0 or more, and finite")
+                    raise ValueError(f"{name} = {value} is not a duration: give finite seconds, 0 or more")
         if len(lengths) > 1:
-            raise ValueError(f"durations for {sorted(lengths)} stages do not fit together: give every list one length")
+            raise ValueError(f"lists for {sorted(lengths)} stages do not fit together: give all lists the same length")
 
     def of_action(self, kind: Kind, stage: int) -> float:
         """Seconds of one action."""
@@ -55,7 +55,7 @@ class Durations:
         return self.of_action(Kind.F, slot.forward.stage) + self.of_action(Kind.B, slot.backward.stage)
 
     def table(self, stages: int) -> dict[Kind, list[float]]:
-        """Seconds by kind and stage, looked up once: the clock reads it a hundred thousand times."""
+        """Seconds by kind and stage, computed once, since the clock reads them a hundred thousand times."""
         return {kind: [self.of_action(kind, stage) for stage in range(stages)] for kind in Kind}
 
 
@@ -64,6 +64,6 @@ def _at(duration: float | Sequence[float], stage: int) -> float:
         return duration
     if stage >= len(duration):
         raise ValueError(
-            f"no duration for stage {stage}: the list has {len(duration)} numbers, give {stage + 1} or more"
+            f"no duration for stage {stage}: the list has {len(duration)} numbers; give {stage + 1} or more"
         )
     return duration[stage]

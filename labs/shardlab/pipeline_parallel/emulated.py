@@ -1,4 +1,4 @@
-"""Measure a schedule on this machine: real ranks and messages, stages that sleep instead of computing."""
+"""Measure a schedule on this machine with real ranks and messages, and stages that sleep instead of computing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shardlab.ranks.run import run
 
 
 def run_emulated(schedule: Schedule, durations: Durations | None = None, *, seconds_per_unit: float = 0.03) -> Timeline:
-    """What the ranks measured, in the units of `durations`: lay it beside `simulate(schedule, durations)`.
+    """The timeline that the ranks measured, in the units of `durations`. Compare it with `simulate`.
 
-    seconds_per_unit: how long one unit sleeps. Messages and a busy machine cost about a millisecond per slot: at 0.03
-    that is a few per cent. `durations.message` and `durations.overlapped` are not slept.
-    Raises ValueError when the schedule cannot be run.
+    seconds_per_unit: how long to sleep per unit. Messages and a busy machine cost about a millisecond per slot, which
+    at 0.03 is a few percent. `durations.message` and `durations.overlapped` are ignored.
+    Raises ValueError if the schedule cannot be run.
     """
     check(schedule)
     durations = durations or Durations()
@@ -38,7 +38,7 @@ def run_emulated(schedule: Schedule, durations: Durations | None = None, *, seco
 
 
 def _step(schedule: Schedule, durations: Durations) -> RankTimes:
-    """A step without sleep to make the connections, and one that counts."""
+    """Run a step without sleeping to open the connections, then the step that is measured."""
     for seconds in (_scaled(durations, 0.0), durations):
         stages = emulated_stages(schedule, dist.get_rank(), seconds)
         dist.barrier()
@@ -59,15 +59,15 @@ def _scaled(durations: Durations, factor: float) -> Durations:
 
 
 def emulated_stages(schedule: Schedule, rank: int, durations: Durations) -> dict[int, EmulatedStage]:
-    """The stages of one rank, all on one emulated device."""
+    """The stages of one rank, sharing one emulated device."""
     device = EmulatedDevice()
     return {stage: EmulatedStage(stage, durations, device) for stage in stages_of_rank(schedule, rank)}
 
 
 class EmulatedStage:
-    """Sleeps as long as `durations` says and passes a number on: shows a schedule's bubble where compute cannot.
+    """Sleeps as long as `durations` says and passes on a number, to show a schedule's bubble without real compute.
 
-    Real ranks, real messages; only the mathematics is missing. Two CPU cores can run sixteen of them.
+    Ranks and messages are real; only the math is missing. Two CPU cores can run sixteen such ranks.
     """
 
     def __init__(self, stage: int, durations: Durations, device: EmulatedDevice | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Run a schedule on real ranks. There is one loop for all schedules, as the order is data."""
+"""Run a schedule on real ranks. One loop serves all schedules, because the order is data."""
 
 import time
 from collections import deque
@@ -35,7 +35,7 @@ from shardlab.pipeline_parallel.shared_weights import add_twin_gradients, averag
 from shardlab.pipeline_parallel.simulation import Timeline
 from shardlab.pipeline_parallel.stages import Stage, StageProblem
 
-RECEIVE_AHEAD = 1  # slots; gloo tells the sender that a buffer is ready, which takes a while on a busy machine
+RECEIVE_AHEAD = 1  # slots; gloo notifies the sender that a buffer is ready, which takes a while on a busy machine
 
 
 Work = Callable[[], None]
@@ -50,7 +50,7 @@ class RankTimes(NamedTuple):
 
 
 class _Passes(NamedTuple):
-    """The slots of one rank: where their inputs come from, what they compute, where the results go."""
+    """Runs the slots of one rank: gets their inputs, computes, and delivers the results."""
 
     stages: Mapping[int, Stage]
     stages_in_all: int
@@ -59,12 +59,12 @@ class _Passes(NamedTuple):
     pair: Together | None
 
     def input_of(self, action: Action) -> torch.Tensor | None:
-        """Wait for the tensor that a neighbor stage sends for this action; None at an end and for W."""
+        """Wait for the tensor that a neighboring stage sends for this action; None at either end and for W."""
         need = input_from_neighbour(action, self.stages_in_all)
         return None if need is None else self.mailbox.take(need)
 
     def do(self, slot: Slot, inputs: Sequence[torch.Tensor | None]) -> None:
-        """One action, or both halves of a pair, each on its stream where there are some."""
+        """Run one action, or both halves of a pair, each on its stream if there are streams."""
         with self.streams.slot(slot) if self.streams else nullcontext():
             halves = [partial(self._on_its_stream, *both) for both in zip(actions_of(slot), inputs, strict=True)]
             if self.pair is not None and len(halves) > 1:
@@ -96,11 +96,11 @@ class _Passes(NamedTuple):
 
 @dataclass(frozen=True)
 class Executor:
-    """Does the steps of a rank one after the other: post a batch, or wait for the inputs of a slot and compute.
+    """Runs the steps of a rank in order: post a batch, or wait for the inputs of a slot and compute.
 
-    verify: send a name ahead of each message and compare it on arrival. pair: does the two halves of an overlapped pair
-    in another way, such as `expert_parallel.Turns().together`; otherwise they run on two streams of a GPU, and on a CPU
-    the F before the B. pair_times: a list that gets the GPU's events of each pair.
+    verify: send a name before each message and compare it on arrival. pair: how to run the two halves of an overlapped
+    pair, such as `expert_parallel.Turns().together`. By default they run on two streams of a GPU, or on a CPU one after
+    the other, F first. pair_times: a list to which the GPU events of each pair are appended.
     """
 
     verify: bool = False
@@ -116,7 +116,7 @@ class Executor:
         group: dist.ProcessGroup | None,
         agreement: Agreement = NOTHING_KNOWN,
     ) -> RankTimes:
-        """Run this rank's part of a program as it is given: `check_messages` finds out beforehand what is wrong in it.
+        """Run this rank's part of a program without checking it: call `check_messages` first.
 
         agreement: the shapes and dtypes of all stages, which the ranks have compared.
         """
@@ -156,17 +156,17 @@ def execute(
     executor: Executor = PLAIN,
     agreed: bool = False,
 ) -> RankTimes:
-    """Run this rank's part: check, weave the messages in, compute, add up the gradients of weights that are held twice.
+    """Run this rank's part: check, insert messages, compute, and sum the gradients of weights that two ranks hold.
 
-    schedule: the whole one, the same on every rank. stages: those of this rank, by number. durations: what passes
-    take, the same on every rank; messages are ordered by simulated completion time. agreed: the stages are known to
-    fit each other, and the ranks compare nothing (`agreement`).
-    Raises ValueError, on every rank and before any message, when this group cannot run the schedule with these stages;
-    later, for an output that is not what the next stage expects, and for a stage that gives no gradient though one
-    before it trains.
+    schedule: the whole schedule, the same on every rank. stages: this rank's stages, by number. durations: of the
+    passes, the same on every rank; messages are ordered by simulated completion time. agreed: the stages are known to
+    fit together, so skip the comparison (`agreement`).
+    Raises ValueError on every rank, before any message, if this group cannot run the schedule with these stages. Later
+    it raises if an output is not what the next stage expects, or if a stage returns no gradient although an earlier
+    stage trains.
     """
     if len(schedule) != (size := dist.get_world_size(group)):
-        raise ValueError(f"the schedule is for {len(schedule)} ranks, the group has {size}: build it for {size}")
+        raise ValueError(f"the schedule is for {len(schedule)} ranks, but the group has {size}: build it for {size}")
     program = _checked(schedule, durations, 0 if gpu_of(stages.values()) is not None else RECEIVE_AHEAD)
     agreement = NOTHING_KNOWN if agreed else agree(schedule, stages, group=group)
     times = executor.run(program, stages, num_stages(schedule), group=group, agreement=agreement)
@@ -176,7 +176,7 @@ def execute(
 
 
 class _Checked(NamedTuple):
-    """A schedule with its messages as they run, and what they were made of."""
+    """A program that was checked, and the arguments it was built from."""
 
     schedule: Schedule
     durations: Durations | None
@@ -184,19 +184,19 @@ class _Checked(NamedTuple):
     program: Program
 
 
-_CHECKED: deque[_Checked] = deque(maxlen=8)  # of this process, the latest first
+_CHECKED: deque[_Checked] = deque(maxlen=8)  # per process, latest first
 
 
 def _checked(schedule: Schedule, durations: Durations | None, receive_ahead: int) -> Program:
-    """The program that runs, checked. Training reuses one schedule: only the first step checks and simulates it.
+    """The checked program. Training reuses one schedule, so only the first step checks and simulates it.
 
-    Two lists of the same slots compare in a thousandth of the time that a check takes.
+    Comparing two equal schedules takes a thousandth of the time of a check.
     """
     for known in _CHECKED:
         if (known.schedule, known.durations, known.receive_ahead) == (schedule, durations, receive_ahead):
             return known.program
     check_whole(schedule)
-    woven = communicate(schedule, durations)  # simulates it, and raises where a rank would wait forever
+    woven = communicate(schedule, durations)  # simulates, and raises if a rank would wait forever
     program = [receive_early(steps, rank, num_slots=receive_ahead) for rank, steps in enumerate(woven)]
     check_messages(program, rendezvous=receive_ahead == 0)
     _CHECKED.appendleft(_Checked([list(slots) for slots in schedule], durations, receive_ahead, program))
@@ -204,7 +204,7 @@ def _checked(schedule: Schedule, durations: Durations | None, receive_ahead: int
 
 
 def measured(schedule: Schedule, times: Sequence[RankTimes]) -> Timeline:
-    """The timeline that the ranks of one machine have measured, from the first begin on."""
+    """The timeline measured by the ranks of one machine, starting at the first begin."""
     first = min(begins[0] for begins, _ in times if begins)
     return Timeline(
         schedule,

@@ -1,7 +1,7 @@
-"""The messages of one rank: posted in order, waited for when needed, kept until they are through.
+"""The messages of one rank: posted in order, waited for when needed, kept until they have arrived.
 
-When is one through? Gloo's isend is completed only for those who wait for it. So a message is kept until the rank that
-it went to has answered: what that rank computed after it had used the message proves that it came.
+Gloo's isend completes only when waited for, so how do we know that a message has arrived? It is kept until the receiver
+answers: a result that the receiver computed after using the message proves that the message arrived.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from shardlab.pipeline_parallel.stages import Stage
 
 
 class _Arrival(NamedTuple):
-    """A message on its way in: the buffer, the one for its name, and what to wait for."""
+    """An incoming message: its buffer, the buffer for its name, and the works to wait for."""
 
     message: Message
     buffer: Tensor
@@ -27,7 +27,7 @@ class _Arrival(NamedTuple):
 
 
 class _Departure(NamedTuple):
-    """A message on its way out: its tensor must live until the send is through. alone: the work is of no other."""
+    """An outgoing message. Its tensor must stay alive until the send is done. alone: no other send shares the work."""
 
     message: Message
     buffer: Tensor
@@ -38,9 +38,9 @@ class _Departure(NamedTuple):
 class Mailbox:
     """Holds the results that this rank has computed or is receiving.
 
-    program: of all ranks. group: all messages go through it, addressed by rank in the group; no tags, as in NCCL.
-    verify: send a name before each message and compare it on arrival; messages of one shape can be swapped unseen.
-    agreement: the input that each stage expects; another one is not sent, but ends in a ValueError.
+    program: of all ranks. group: used for all messages, which are addressed by rank in the group, without tags, as in
+    NCCL. verify: send a name before each message and compare it on arrival, since messages of equal shape can be
+    swapped unnoticed. agreement: the input that each stage expects. Sending anything else raises ValueError.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Mailbox:
         self._arriving: dict[Action, _Arrival] = {}
         self._leaving: list[_Departure] = []
         self._program = program
-        self._places: dict[int, dict[Action, int]] = {}  # of each rank that has answered
+        self._places: dict[int, dict[Action, int]] = {}  # for each rank that has answered
 
     def put(self, result: Action, tensor: Tensor) -> None:
         """Keep a result for a later stage of this rank, or until it is posted."""
         self._results[result] = tensor
 
     def take(self, result: Action) -> Tensor:
-        """The result, as soon as it is here."""
+        """The result, waiting for it if necessary."""
         if result in self._results:
             return self._results.pop(result)
         message, buffer, name, works = self._arriving.pop(result)
@@ -74,14 +74,14 @@ class Mailbox:
         if name is not None and name.tolist() != _name_of(result, buffer).tolist():
             letter, stage, microbatch, _ = name.tolist()
             raise RuntimeError(
-                f"rank {self._rank} waits for {result} and got {stage}{chr(letter)}{microbatch}: the two ranks list "
+                f"rank {self._rank} waits for {result} but got {stage}{chr(letter)}{microbatch}: the two ranks list "
                 "their messages in different orders"
             )
         self._forget_answered(message)
         return buffer
 
     def post(self, batch: MessageBatch) -> None:
-        """Start every send and receive of the batch; wait for none."""
+        """Start every send and receive of the batch without waiting."""
         operations: list[dist.P2POp] = []
         owners: list[Message] = []  # of each operation
         for message in batch.messages:
@@ -99,7 +99,7 @@ class Mailbox:
 
         works = dist.batch_isend_irecv(operations)
         alone = len(works) == len(operations)
-        if not alone:  # gloo gives one work per message, NCCL one for all
+        if not alone:  # gloo returns one work per message, NCCL one for all
             works = works * len(operations)
         for operation, message, work in zip(operations, owners, works, strict=True):
             if message.source == self._rank:
@@ -109,13 +109,13 @@ class Mailbox:
         self._leaving = [one for one in self._leaving if not one.work.is_completed()]
 
     def finish(self) -> None:
-        """Wait until everything sent has left."""
+        """Wait until all sends are done."""
         for one in self._leaving:
             one.work.wait()
         self._leaving.clear()
 
     def _forget_answered(self, answer: Message) -> None:
-        """Let go of what the sender of an answer had used when it computed that: these waits are over."""
+        """Drop the messages that the answer proves were received: waiting for these sends returns at once."""
         peer = answer.source
         if peer not in self._places:
             self._places[peer] = _places(self._program[peer])
@@ -131,12 +131,12 @@ class Mailbox:
         self._leaving = still
 
     def no_gradient(self, stage: int, microbatch: int) -> Tensor:
-        """Zeros to send where a stage gives no gradient. Raises ValueError where a stage before it needs one."""
+        """Zeros to send if a stage returns no gradient. Raises ValueError if an earlier stage needs one."""
         if cut_off := self._agreement.cut_off(stage):
             raise ValueError(
-                f"rank {self._rank}: stage {stage} gives no gradient for its input of microbatch {microbatch}, so the "
-                f"weights of stage {cut_off[-1]} cannot be trained: compute without detach(), no_grad() and whole "
-                f"numbers in stage {stage}, or freeze what comes before it with requires_grad_(False)"
+                f"rank {self._rank}: stage {stage} returns no gradient for its input of microbatch {microbatch}, so "
+                f"weights of stage {cut_off[-1]} cannot be trained: compute without detach(), no_grad() and integers "
+                f"in stage {stage}, or freeze the stages before it with requires_grad_(False)"
             )
         return self._empty_input(stage, microbatch).zero_()
 
@@ -157,7 +157,7 @@ class Mailbox:
 
 
 def _places(steps: list[Slot | MessageBatch]) -> dict[Action, int]:
-    """Where in a rank's program each result is computed, and its inputs used."""
+    """The step of a rank's program at which each result is computed and its inputs are used."""
     return {
         result: place
         for place, step in enumerate(steps)

@@ -1,7 +1,7 @@
-"""Overlapped pairs on a GPU: the forward and the backward of a pair run on two CUDA streams, side by side.
+"""Overlapped pairs on a GPU: the forward and the backward of a pair run concurrently on two CUDA streams.
 
-Autograd runs a backward on the stream of its forward. So the stream is chosen at the forward: the F of a pair takes the
-one that the pair's B has not. On a CPU there are no streams; the F runs, then the B.
+Autograd runs a backward on the stream of its forward, so the stream is chosen at the forward: the F of a pair takes the
+stream that the pair's B does not use. A CPU has no streams, so the F runs first, then the B.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,11 +15,11 @@ from torch import Tensor
 from shardlab.pipeline_parallel.schedule import Action, Overlap, Slot, actions_of
 from shardlab.pipeline_parallel.stages import ModuleStage, Stage
 
-MAIN, SIDE = 0, 1  # the current stream, on which messages are posted too, and one beside it
+MAIN, SIDE = 0, 1  # the current stream, on which messages are also posted, and a second one
 
 
 def streams_of(slots: Sequence[Slot]) -> dict[Action, int]:
-    """MAIN or SIDE for each action of one rank; all passes of a microbatch through a stage have one stream."""
+    """MAIN or SIDE for each action of one rank. All passes of a microbatch through a stage use the same stream."""
     chosen: dict[tuple[int, int], int] = {}  # by stage and microbatch
     for slot in slots:
         if isinstance(slot, Overlap):
@@ -47,9 +47,9 @@ class PairTimes(NamedTuple):
 class Streams:
     """The two streams of a rank on a GPU.
 
-    Around each slot they wait for each other. So the only work without an order is that of a pair's two halves: the
-    forward reads weights, the backward reads them and writes gradients. It also means that memory which one stream has
-    freed is used by the other only in a later slot, when it is free indeed.
+    They wait for each other before and after each slot, so only the two halves of a pair run unordered: the forward
+    reads weights, and the backward reads weights and writes gradients. It also means that memory freed by one stream is
+    reused by the other only in a later slot, when the first has finished with it.
     """
 
     def __init__(self, slots: Sequence[Slot], device: torch.device, pair_times: list[PairTimes]) -> None:
@@ -60,7 +60,7 @@ class Streams:
 
     @contextmanager
     def slot(self, slot: Slot) -> Iterator[None]:
-        """What came before this slot is done at its begin, and the slot at its end, on both streams."""
+        """Let both streams finish earlier work before this slot, and the slot before later work."""
         self._side.wait_stream(self._main)
         yield
         self._main.wait_stream(self._side)
@@ -70,7 +70,7 @@ class Streams:
 
     @contextmanager
     def action(self, action: Action, received: Tensor | None) -> Iterator[None]:
-        """Compute the action inside, on its stream. received: its input, which was made on the other one, maybe."""
+        """Compute the action inside on its stream. received: its input, which may come from the other stream."""
         stream = (self._main, self._side)[self._number[action]]
         if received is not None:
             received.record_stream(stream)
@@ -83,7 +83,7 @@ class Streams:
 
 
 def gpu_of(stages: Collection[Stage]) -> torch.device | None:
-    """Where these stages compute, if that is a GPU; a `ModuleStage` may have no weights, or none to train."""
+    """The GPU on which these stages compute, or None. A `ModuleStage` may have no (trainable) weights."""
     weights = (weight.device for stage in stages for weight in stage.parameters())
     devices = chain(weights, (stage.device for stage in stages if isinstance(stage, ModuleStage)))
     return next((device for device in devices if device is not None and device.type == "cuda"), None)

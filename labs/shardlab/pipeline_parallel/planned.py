@@ -1,7 +1,7 @@
-"""A planned step's pipeline, played on the clock of the schedules: the planner's formula of the bubble, checked.
+"""Simulate a planned step's pipeline, to check the planner's bubble formula.
 
-The cost model counts with formulas, because a planner looks at thousands of layouts; here the schedule of one of them
-is built slot by slot and simulated with the same seconds of each stage.
+The cost model uses formulas, because a planner considers thousands of layouts. Here the schedule of one layout is built
+slot by slot and simulated with the same seconds per stage.
 """
 
 from shardlab.costs.clock.step import Pipeline
@@ -12,11 +12,11 @@ from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
 
 PLAYED = {"1f1b": "1f1b", "gpipe": "gpipe", "zero-bubble": "zb-h1", "zbv": "zbv", "dualpipe": "dualpipe"}
-ROUNDS = 4  # of p microbatches, after which every further one adds the same
+ROUNDS = 4  # rounds of p microbatches; after these, each further microbatch adds the same time
 
 
 def play(pipeline: Pipeline, layout: Layout) -> Timeline:
-    """The schedule of a layout, or of its first ROUNDS p microbatches, with hops as messages between its stages."""
+    """Simulate a layout's schedule with at most ROUNDS * p microbatches, with hops as messages between stages."""
     times = [stage.times(layout.pp / layout.chunks) for stage in _chunks(pipeline, layout)]
     return simulate(
         _schedule(layout),
@@ -30,7 +30,7 @@ def play(pipeline: Pipeline, layout: Layout) -> Timeline:
 
 
 def played_seconds(pipeline: Pipeline, layout: Layout) -> float:
-    """Seconds of all microbatches: those played, and each further one as long as on the slowest stage with its hops."""
+    """Seconds of all microbatches: the simulated ones, plus the slowest stage with its hops for each further one."""
     slowest = max(stage.both for stage in pipeline.stages) + 2 * layout.virtual * pipeline.hop
     return play(pipeline, layout).makespan + (layout.num_microbatches - _played(layout)) * slowest
 
@@ -46,7 +46,7 @@ def _played(layout: Layout) -> int:
 
 
 def _chunks(pipeline: Pipeline, layout: Layout):
-    """Passes of each of the p v chunks, v times as long as they are; the output layer is in the last one alone."""
+    """The passes of each of the p v chunks, v times their real length. Only the last chunk has the output layer."""
     each = layout.chunks // layout.pp
     layers = [pipeline.layer.times(count) for count in pipeline.layers] * each
     return [*layers[:-1], layers[-1] + pipeline.output.times(each)]

@@ -1,7 +1,7 @@
-"""A pipeline schedule is a value: for every rank the list of what it computes, in order. No tensors, no messages.
+"""A pipeline schedule is a value: for each rank, the ordered list of its computations. No tensors, no messages.
 
-It is built (`builders`), checked (`check`), played on a clock (`simulate`), drawn, exported (`traces`) and run on real
-ranks (`execute`). The order is written down once, here as data, and never again as a loop.
+It is built (`builders`), checked (`check`), simulated (`simulate`), drawn, exported (`traces`) and run on real ranks
+(`execute`). The order is written only once, as data, and never as a loop.
 """
 
 import re
@@ -11,12 +11,12 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What one action computes; the letters are those of torch.distributed.pipelining."""
+    """The computation of one action. The letters are those of torch.distributed.pipelining."""
 
     F = "F"  # the forward pass
-    I = "I"  # noqa: E741  the gradient of the input: what the stage before is waiting for
-    W = "W"  # the gradient of the weights: nobody waits for it, so it can fill a bubble
-    B = "B"  # the full backward: I and W in one go
+    I = "I"  # noqa: E741  the gradient of the input, which the previous stage waits for
+    W = "W"  # the gradient of the weights; no stage waits for it, so it can fill a bubble
+    B = "B"  # the full backward, I and W together
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def all_actions(schedule: Schedule) -> Iterator[Action]:
 
 
 def passes(kind: Kind, stage: int, microbatches: Iterable[int]) -> list[Slot]:
-    """The same pass of several microbatches, one after the other: passes(F, 2, range(3)) is 2F0 2F1 2F2."""
+    """The same pass for consecutive microbatches: passes(F, 2, range(3)) is 2F0 2F1 2F2."""
     return [Action(kind, stage, microbatch) for microbatch in microbatches]
 
 
@@ -97,10 +97,10 @@ def stages_of_rank(schedule: Schedule, rank: int) -> list[int]:
 
 
 def inputs_of(action: Action, stages: int) -> list[Action]:
-    """What must be finished before this action can start. An I stands for "I or B".
+    """The actions that must finish before this one can start. I means "I or B".
 
-    A forward needs the forward of the stage before; a backward needs its own forward and the input gradient of the
-    stage behind; a weight gradient needs its own input gradient. stages: their number in the whole pipeline.
+    A forward needs the forward of the previous stage. A backward needs its own forward and the input gradient of the
+    next stage. A weight gradient needs its own input gradient. stages: the number of stages in the pipeline.
     """
     kind, stage, microbatch = action.kind, action.stage, action.microbatch
     if kind is Kind.F:
@@ -112,19 +112,19 @@ def inputs_of(action: Action, stages: int) -> list[Action]:
 
 
 def input_from_neighbour(action: Action, stages: int) -> Action | None:
-    """Which of its inputs another stage gives, so that it may have to travel; None at an end, and for a W."""
+    """The input that comes from another stage and may have to be sent; None at either end and for W."""
     return next((need for need in inputs_of(action, stages) if need.stage != action.stage), None)
 
 
 def result_of(action: Action) -> Action | None:
-    """What others can use of an action: its activation (F) or input gradient (I, also of a B); None of a W."""
+    """The result that other stages can use: an activation (F) or input gradient (I, also of a B). None for W."""
     if action.kind is Kind.W:
         return None
     return action if action.kind is Kind.F else Action(Kind.I, action.stage, action.microbatch)
 
 
 def user_of(result: Action, stages: int) -> Action | None:
-    """Which neighbour's pass waits for a result, the other way round of `input_from_neighbour`; None at an end."""
+    """The neighboring stage's pass that waits for a result (the inverse of `input_from_neighbour`); None at an end."""
     stage = result.stage + (1 if result.kind is Kind.F else -1)
     return Action(result.kind, stage, result.microbatch) if 0 <= stage < stages else None
 

@@ -1,4 +1,4 @@
-"""Weights that several ranks hold: after the last W their gradients are added up, once."""
+"""Sum the gradients of weights that several ranks hold, once, after the last W."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,12 +12,12 @@ from shardlab.pipeline_parallel.stages import Stage
 
 
 def add_gradients(parameters: Sequence[nn.Parameter], peer: int, *, group: dist.ProcessGroup | None) -> None:
-    """Add up the gradients of weights that this rank and `peer` both hold. Both call it, with the weights in one order.
+    """Sum the gradients of weights that this rank and `peer` both hold. Both call it, with weights in the same order.
 
-    For an embedding that the last stage uses again: call it after `execute` on the first and the last rank. Where one
-    rank holds both stages (V schedules, DualPipe), let both modules have the same parameter; then there is nothing to
-    call. Both ranks add in the same order: what they hold stays equal to the bit. A weight that neither has used keeps
-    no gradient, so that no optimizer changes it.
+    For an embedding that the last stage uses again, call it after `execute` on the first and the last rank. If one rank
+    holds both stages (V schedules, DualPipe), let both modules share the parameter instead; no call is needed then. The
+    results on both ranks are bitwise equal. A weight that neither rank used keeps no gradient, so that no optimizer
+    changes it.
     """
     if not parameters:
         return
@@ -32,7 +32,7 @@ def add_gradients(parameters: Sequence[nn.Parameter], peer: int, *, group: dist.
 
 @torch.no_grad()
 def add_tensors(tensors: Sequence[Tensor], peer: int, *, group: dist.ProcessGroup | None) -> None:
-    """Add the peer's contiguous tensors to this rank's, in place. Both call it, with tensors of the same sizes."""
+    """Add the peer's contiguous tensors to this rank's, in place. Both ranks call it with tensors of equal sizes."""
     others = [torch.empty_like(one) for one in tensors]
     operations = []
     for mine, theirs in zip(tensors, others, strict=True):
@@ -41,13 +41,13 @@ def add_tensors(tensors: Sequence[Tensor], peer: int, *, group: dist.ProcessGrou
     for work in dist.batch_isend_irecv(operations) if operations else ():
         work.wait()
     for mine, theirs in zip(tensors, others, strict=True):
-        mine.add_(theirs)  # a + b is b + a to the bit
+        mine.add_(theirs)  # a + b equals b + a bitwise
 
 
 def add_twin_gradients(schedule: Schedule, stages: Mapping[int, Stage], *, group: dist.ProcessGroup | None) -> None:
-    """Add up the gradients of stages that two ranks hold (DualPipe): each copy has seen half of the microbatches."""
+    """Sum the gradients of stages that two ranks hold (DualPipe), each of which saw half of the microbatches."""
     rank = dist.get_rank(group)
-    by_peer: dict[int, dict[nn.Parameter, None]] = {}  # a weight of two stages is one weight
+    by_peer: dict[int, dict[nn.Parameter, None]] = {}  # a weight shared by two stages counts once
     for stage in stages_of_rank(schedule, rank):
         twins = [other for other in range(len(schedule)) if other != rank and stage in stages_of_rank(schedule, other)]
         if twins:
@@ -57,10 +57,10 @@ def add_twin_gradients(schedule: Schedule, stages: Mapping[int, Stage], *, group
 
 
 def average_over_replicas(stages: Mapping[int, Stage]) -> None:
-    """Let torch's DDP average the gradients of the stages that it wraps, once for the step.
+    """Let torch's DDP average the gradients of the stages that it wraps, once per step.
 
-    Its all-reduce starts from hooks on gradients. They were off for every microbatch; now a backward of zeros runs
-    through all of them. `prepare_for_backward` is how torch.distributed.pipelining tells DDP of its last backward.
+    Gradient hooks start DDP's all-reduce. They were disabled for every microbatch, so a backward of zeros now runs
+    through all of them. torch.distributed.pipelining also uses `prepare_for_backward` to announce the last backward.
     """
     for _, stage in sorted(stages.items()):
         module = getattr(stage, "module", None)

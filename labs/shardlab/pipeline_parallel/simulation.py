@@ -1,4 +1,4 @@
-"""Play a schedule on a clock: when every slot begins and ends, how long each rank idles, what it must hold."""
+"""Simulate a schedule: when each slot begins and ends, how long each rank idles, and what it must hold."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from shardlab.pipeline_parallel.schedule import (
 
 @dataclass(frozen=True)
 class Timeline:
-    """begins[rank][i] and ends[rank][i]: seconds of slot i of that rank. Simulated or measured."""
+    """begins[rank][i] and ends[rank][i]: the time in seconds of slot i on that rank. Simulated or measured."""
 
     schedule: Schedule
     begins: list[list[float]]
@@ -26,12 +26,12 @@ class Timeline:
 
     @property
     def makespan(self) -> float:
-        """From the first begin to the last end, over all ranks."""
+        """The time from the first begin to the last end, over all ranks."""
         return max((ends[-1] for ends in self.ends if ends), default=0.0) - self._first
 
     @property
     def busy(self) -> list[float]:
-        """Seconds that each rank computes."""
+        """The seconds that each rank computes."""
         return [
             sum(end - begin for begin, end in zip(begins, ends, strict=True))
             for begins, ends in zip(self.begins, self.ends, strict=True)
@@ -39,18 +39,18 @@ class Timeline:
 
     @property
     def idle(self) -> list[float]:
-        """The bubble by makespan: seconds of the whole step in which the rank does not compute."""
+        """The bubble by makespan: the seconds of the whole step during which a rank does not compute."""
         return [self.makespan - busy for busy in self.busy]
 
     @property
     def span_idle(self) -> list[float]:
-        """The bubble by the rank's own span: idle between its first begin and its last end ("zero bubble" is this)."""
+        """The bubble by a rank's own span, from its first begin to its last end (the sense of "zero bubble")."""
         spans = [ends[-1] - begins[0] if ends else 0.0 for begins, ends in zip(self.begins, self.ends, strict=True)]
         return [span - busy for span, busy in zip(spans, self.busy, strict=True)]
 
     @property
     def bubble(self) -> float:
-        """The largest share of the makespan that any rank idles."""
+        """The largest idle fraction of the makespan on any rank."""
         return max(self.idle) / self.makespan if self.makespan else 0.0
 
     @property
@@ -58,27 +58,27 @@ class Timeline:
         return min((begins[0] for begins in self.begins if begins), default=0.0)
 
 
-# A slot in numbers: its seconds, the results that it needs and those that it gives. A result is a place in one flat
-# list, so that looking it up costs no hashing: a schedule of 64 ranks and 1024 microbatches plays in half a second.
+# A slot as numbers: its seconds, the results it needs, and the results it produces. A result is an index in a flat
+# list, which avoids hashing: a schedule of 64 ranks and 1024 microbatches is simulated in half a second.
 _Step = tuple[float, tuple[int, ...], tuple[int, ...]]
 
 
 def simulate(schedule: Schedule, durations: Durations | None = None) -> Timeline:
-    """Start every slot as soon as its rank is free and its inputs are there.
+    """Start every slot as soon as its rank is free and its inputs have arrived.
 
-    Raises ValueError naming ranks, slots and missing inputs when no rank can go on, and for durations that are missing.
+    Raises ValueError if no rank can continue, naming ranks, slots and missing inputs, or if durations are missing.
     """
     durations = durations or Durations()
     stages, microbatches = num_stages(schedule), num_microbatches(schedule)
     steps = _in_numbers(schedule, durations, stages, microbatches)
     results = 2 * stages * microbatches
-    ready: list[float | None] = [None] * results  # when each result is there, on the rank that computed it
+    ready: list[float | None] = [None] * results  # when each result is ready on the rank that computes it
     homes = [-1] * results  # and which rank that is
     begins: list[list[float]] = [[] for _ in schedule]
     ends: list[list[float]] = [[] for _ in schedule]
 
     def advance(rank: int) -> bool:
-        """Run this rank until an input is missing; True when it ran anything."""
+        """Run this rank until an input is missing. Returns whether it ran anything."""
         mine, clock, first = steps[rank], ends[rank][-1] if ends[rank] else 0.0, len(ends[rank])
         for place in range(first, len(mine)):
             seconds, needs, gives = mine[place]
@@ -104,14 +104,14 @@ def simulate(schedule: Schedule, durations: Durations | None = None) -> Timeline
 
 
 def _in_numbers(schedule: Schedule, durations: Durations, stages: int, microbatches: int) -> list[list[_Step]]:
-    """Every slot as a `_Step`. Place 2(sM + m) is the forward of stage s and microbatch m, the next its backward."""
+    """Every slot as a `_Step`. Index 2(sM + m) is the forward of stage s and microbatch m, the next its backward."""
     seconds = durations.table(stages)
 
     def place(result: Action) -> int:
         return 2 * (result.stage * microbatches + result.microbatch) + (result.kind is Kind.I)
 
     def places(kind: Kind, stage: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What microbatch 0 needs and gives; the next one's are two places further."""
+        """The results that microbatch 0 needs and produces. Those of the next microbatch are two indices further."""
         action = Action(kind, stage, 0)
         result = result_of(action)
         return tuple(map(place, inputs_of(action, stages))), () if result is None else (place(result),)
@@ -134,9 +134,9 @@ def _in_numbers(schedule: Schedule, durations: Durations, stages: int, microbatc
 
 
 def explain_stuck(schedule: Schedule, done: list[int]) -> str:
-    """Why no rank can go on: each waiting rank's slot, and where the input that it misses would come from.
+    """Why no rank can continue: each waiting rank's slot, and where its missing input would come from.
 
-    done[rank] = the number of slots that this rank has finished.
+    done[rank]: the number of slots that this rank has finished.
     """
     finished = {
         result_of(a) for slots, n in zip(schedule, done, strict=True) for slot in slots[:n] for a in actions_of(slot)
@@ -156,20 +156,20 @@ def explain_stuck(schedule: Schedule, done: list[int]) -> str:
         needed = [need for action in actions_of(slot) for need in inputs_of(action, num_stages(schedule))]
         missing = next(need for need in needed if need not in finished)
         if missing in waiting:
-            there, place, missing = waiting[missing]  # by its own name: a B where the schedule has whole backwards
-            source = f"which is slot {place} of rank {there}: move it before what waits for it"
+            there, place, missing = waiting[missing]  # named as in the schedule: a full backward is a B
+            source = f"which is slot {place} of rank {there}: move it before the slots that wait for it"
         else:
             source = "which is on no rank: add it"
         sentences.append(f"rank {rank}, slot {done[rank]} ({slot}) waits for {missing}, {source}")
-    return "no rank can go on: " + "; ".join(sentences)
+    return "no rank can continue: " + "; ".join(sentences)
 
 
 def peak_activations(schedule: Schedule, *, until: Kind = Kind.I) -> list[int]:
-    """The most microbatch activations that each rank holds at a time, counted in stages of the schedule.
+    """The peak number of microbatch activations that each rank holds, counted per stage of the schedule.
 
-    A forward takes one; the input gradient gives it back (until=I, the count of Zero Bubble's papers for what an
-    input gradient needs), or only the weight gradient does (until=W). A full backward gives it back either way.
-    An overlapped pair holds its forward's activations before its backward's are free.
+    A forward adds one. The input gradient frees it (until=I, which is how the Zero Bubble papers count what an input
+    gradient needs), or only the weight gradient does (until=W). A full backward frees it in both cases. In an
+    overlapped pair, the forward's activations are held before the backward's are freed.
     """
     if until not in (Kind.I, Kind.W):
         raise ValueError(f"activations are held until I or W, not until {until}: use until=Kind.I or Kind.W")

@@ -1,8 +1,8 @@
 """Split the backward of real modules in two: the input gradient now (I), the weight gradients later (W).
 
-A linear layer's node in autograd's graph has an edge to its input and edges to its weights. I runs the path from the
-output to the stage's input and writes down what arrives at each node that has weights beside the path: a cut. W starts
-again at the cuts and follows the edges to the weights only. Nothing is computed twice.
+A linear layer's node in autograd's graph has one edge to its input and others to its weights. I follows the path from
+the output to the stage's input and records the gradients that arrive at each node with weights off the path (a cut). W
+restarts at the cuts and follows only the edges to the weights. Nothing is computed twice.
 """
 
 from collections import defaultdict
@@ -18,21 +18,22 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 @dataclass(frozen=True)
 class _Cut:
-    """A node on the path, and the weights that it reaches beside the path."""
+    """A node on the path, and the weights that it reaches off the path."""
 
     node: Node
     weights: list[Tensor]
 
 
 def backward_input(output: Tensor, gradient: Tensor | None, source: Tensor) -> Callable[[], None]:
-    """Put the gradient of `source` into `source.grad`, and return the function that does the weights' part.
+    """Put the gradient of `source` into `source.grad`, and return a function that computes the weight gradients.
 
     output: what the stage computed from `source`, a leaf that requires a gradient. gradient: of the output; None for
-    a loss. Weight gradients are added to `.grad` by autograd itself, so hooks on weights fire as always, once for a
-    microbatch. Two sorts of weights get theirs already here, as they cannot wait: those of a custom
-    `autograd.Function` (its backward is one call for input and weights; two calls would double its cost) and those
-    used at several places of the path (tied weights, whose uses one W would count twice).
-    Where the output does not depend on `source`, all of it is the weights' part, and `source.grad` stays None.
+    a loss. Autograd itself adds weight gradients to `.grad`, so hooks on weights fire as usual, once per microbatch.
+    Two kinds of weights get their gradients immediately, because they cannot wait: weights of a custom
+    `autograd.Function` (its backward is one call for input and weights; two calls would double the cost) and weights
+    used at several places on the path (tied weights, whose uses one W would count twice).
+    If the output does not depend on `source`, the returned function does the whole backward and `source.grad` stays
+    None.
     """
     if not output.requires_grad:
         return lambda: None
@@ -60,7 +61,7 @@ def backward_input(output: Tensor, gradient: Tensor | None, source: Tensor) -> C
             roots, gradients = [edge for edge, _ in edges], [gradient for _, gradient in edges]
             if edges:
                 torch.autograd.backward(roots, gradients, inputs=cut.weights)
-        late.clear()  # nothing of the graph stays alive
+        late.clear()  # frees the graph
 
     return backward_weights
 
@@ -73,9 +74,9 @@ def _writer(arrived: dict[Node, tuple[Tensor | None, ...]], node: Node) -> Calla
 
 
 def _cuts(output: Tensor, source: Tensor) -> list[_Cut] | None:
-    """Every node that leads to `source` and, by another edge, to weights; from the output towards the source.
+    """Every node that leads to `source` and, by another edge, to weights, ordered from the output to the source.
 
-    None where no path leads to the source.
+    None if no path leads to the source.
     """
     if not source.requires_grad:
         return None
@@ -99,7 +100,7 @@ def _cuts(output: Tensor, source: Tensor) -> list[_Cut] | None:
 
 
 def _children_first(root: Node) -> list[Node]:
-    """Every node of the graph, each after all that it points to. Without recursion: graphs are deep."""
+    """Every node of the graph, each after all nodes it points to. Not recursive, because graphs are deep."""
     order, entered, stack = [], set(), [(root, False)]
     while stack:
         node, is_left = stack.pop()

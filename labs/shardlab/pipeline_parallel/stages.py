@@ -1,4 +1,4 @@
-"""One stage of a pipeline as a rank computes it."""
+"""One stage of a pipeline, as computed by a rank."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,18 +13,18 @@ from shardlab.pipeline_parallel.split_backward import backward_input
 
 
 class Stage(Protocol):
-    """The four passes of a stage, and the buffers that its messages arrive in."""
+    """The four passes of a stage, and the buffers for its incoming messages."""
 
     def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
-        """F. activation: from the stage before; None in the first stage, which has its own inputs."""
+        """F. activation: from the previous stage; None in the first stage, which has its own inputs."""
         ...
 
     def backward(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
-        """B. gradient: of this stage's output, None in the last stage. Returns the input's, None where it has none."""
+        """B. gradient: of this stage's output; None in the last stage. Returns the input's gradient, if any."""
         ...
 
     def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
-        """I: as `backward`, but leaves the weights for `weight_gradient`."""
+        """I: like `backward`, but leaves the weights to `weight_gradient`."""
         ...
 
     def weight_gradient(self, microbatch: int) -> None:
@@ -32,32 +32,32 @@ class Stage(Protocol):
         ...
 
     def empty_activation(self, microbatch: int) -> Tensor:
-        """A buffer for the activation that comes from the stage before."""
+        """A buffer for the activation from the previous stage."""
         ...
 
     def empty_gradient(self, microbatch: int) -> Tensor:
-        """A buffer for the gradient that comes from the stage behind."""
+        """A buffer for the gradient from the next stage."""
         ...
 
     def parameters(self) -> list[nn.Parameter]:
-        """The weights, in an order that is the same on every rank that holds this stage."""
+        """The weights, in the same order on every rank that holds this stage."""
         ...
 
 
 class StageProblem(ValueError):
-    """A module that cannot be a stage of this pipeline; `execute` adds the stage and the microbatch."""
+    """A module cannot be a stage of this pipeline. `execute` adds the stage and the microbatch to the message."""
 
 
 class ModuleStage:
     """A real module as one stage of a pipeline.
 
-    inputs: the microbatches, for the first stage. input_like: a tensor of the shape, dtype and device that another
-    stage gets for microbatch 0. Microbatches may differ in their rows, dimension 0. loss: for the last stage, (output,
-    microbatch) -> scalar; it is weighted with `loss_weight`, 1/M for M equal microbatches whose mean is meant, or one
-    weight for each. `losses[microbatch]` are the weighted losses: their sum is the batch's.
-    A stage without weights to train has no work in W; a first one has none in B either.
-    recompute: keep only the input of each microbatch, and run the forward a second time when its gradient arrives, for
-    B, or once for I and W together (arXiv 2205.05198, section 5: full recomputation).
+    inputs: the microbatches, for the first stage. input_like: for other stages, a tensor with the shape, dtype and
+    device of the input for microbatch 0. Microbatches may differ in their rows (dimension 0). loss: for the last stage,
+    (output, microbatch) -> scalar. It is multiplied by `loss_weight`: 1/M for the mean of M equal microbatches, or one
+    weight per microbatch. `losses[microbatch]` are the weighted losses, whose sum is the batch's loss.
+    A stage without trainable weights has no work in W; if it is the first stage, it has none in B either.
+    recompute: keep only the input of each microbatch, and run the forward again when its gradient arrives, for B, or
+    once for I and W together (arXiv 2205.05198, section 5: full recomputation).
     module: may be wrapped in torch's DistributedDataParallel; `execute` has it average the gradients once per step.
     """
 
@@ -77,12 +77,12 @@ class ModuleStage:
         self.loss, self.loss_weight, self.recompute = loss, loss_weight, recompute
         self.losses: dict[int, Tensor] = {}
         self._alive: dict[int, tuple[Tensor, Tensor]] = {}  # input and output of each microbatch in flight
-        self._random: dict[int, RandomNumbers] = {}  # those that a forward drew which will be repeated
+        self._random: dict[int, RandomNumbers] = {}  # random states of forwards to be recomputed
         self._weights_to_do: dict[int, Callable[[], object]] = {}
 
     @property
     def device(self) -> torch.device | None:
-        """Where the stage computes; None for a module without weights and a first stage without microbatches."""
+        """The stage's device; None for a module without weights in a first stage without microbatches."""
         tensors = chain(self.module.parameters(), self.inputs or (), [self.input_like])
         return next((one.device for one in tensors if one is not None), None)
 
@@ -99,7 +99,7 @@ class ModuleStage:
         with torch.set_grad_enabled(not self.recompute):
             output = self._run(source, microbatch)
         if self.recompute and source._version != version:
-            raise StageProblem("its module changes its input in place, which recompute=True would do twice: copy it")
+            raise StageProblem("its module changes its input in place, which recompute=True would repeat: copy it")
         if self.loss is not None:
             self.losses[microbatch] = output.detach()
         self._alive[microbatch] = source, output.to("meta") if self.recompute else output
@@ -112,7 +112,7 @@ class ModuleStage:
         return None if self.inputs is not None else source.grad
 
     def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
-        if self.inputs is not None:  # nobody waits for a gradient of the data: all of the first stage's work is W
+        if self.inputs is not None:  # no stage needs the gradient of the data, so the first stage's work is all W
             self._weights_to_do[microbatch] = lambda: self.backward(microbatch, gradient)
             return None
         source, output = self._graph_of(microbatch, gradient)
@@ -146,20 +146,20 @@ class ModuleStage:
         return output
 
     def _graph_of(self, microbatch: int, gradient: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Input and output with autograd's graph between them: kept since the forward, or made again."""
+        """Input and output with the autograd graph between them, kept since the forward or recomputed."""
         source, output = self._alive.pop(microbatch)
         if output.is_meta:
             with self._random.pop(microbatch).again():
                 output = self._run(source, microbatch)
         if gradient is None and output.numel() != 1:
-            raise StageProblem(f"it is the last, without a loss, and its output is {list(output.shape)}: give it loss=")
+            raise StageProblem(f"it is the last and has no loss, but its output is {list(output.shape)}: give it loss=")
         if gradient is None and not output.requires_grad and self.parameters():
             raise StageProblem("its loss depends on none of its weights: compute it without no_grad() and detach()")
         return source, output
 
 
 class RandomNumbers:
-    """Where torch's generators stand: a dropout that is computed again must drop the same."""
+    """The state of torch's random generators, so that a recomputed dropout drops the same elements."""
 
     def __init__(self, device: torch.device) -> None:
         self.gpus = [device] if device.type == "cuda" else []
@@ -167,7 +167,7 @@ class RandomNumbers:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Draw the same numbers inside; afterwards the generators go on as if nothing had been drawn."""
+        """Draw the same numbers inside. Afterwards the generators continue as if nothing had been drawn."""
         with torch.random.fork_rng(self.gpus):
             torch.set_rng_state(self.on_cpu)
             for gpu, state in zip(self.gpus, self.on_gpus, strict=True):

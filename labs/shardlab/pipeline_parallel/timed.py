@@ -1,7 +1,7 @@
-"""Plans timed slot by slot, with the whole layers that each chunk has: what is printed is what is played.
+"""Time plans slot by slot, with whole layers in each chunk, so that the printed seconds are simulated ones.
 
-Formulas rank thousands of layouts with mean stages; here the fastest of them are cut into whole layers, each cut is
-played, and a plan takes the seconds of its best one.
+Formulas rank thousands of layouts using average stages. Here the fastest layouts are cut into whole layers, each
+cut is simulated, and a plan takes the seconds of its best cut.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from shardlab.pipeline_parallel.planned import PLAYED
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.simulation import simulate
 
-ROUNDS = 3  # of p microbatches that are played; each further one takes as long as those of the last round
-MOST_SLOTS = 1_500_000  # of all plans that are played; beyond them the formula stands
+ROUNDS = 3  # simulated rounds of p microbatches; each further microbatch takes as long as one of the last round
+MOST_SLOTS = 1_500_000  # for all simulated plans together; plans beyond this keep the formula
 
 
 def timed(model: Transformer, plans: Sequence[Plan], setup: Setup) -> list[Plan]:
-    """The same plans, each with its best cut and that cut's seconds, the fastest first.
+    """The same plans, each with its best cut into chunks and that cut's seconds, fastest first.
 
-    A plan without a pipeline stays as it is; so does one whose schedule would be beyond MOST_SLOTS, with no cut.
+    A plan without a pipeline is unchanged, and so is one whose schedule would exceed MOST_SLOTS; it gets no cut.
     """
     left, done = MOST_SLOTS, []
     for one in plans:
@@ -43,12 +43,12 @@ def timed(model: Transformer, plans: Sequence[Plan], setup: Setup) -> list[Plan]
 
 
 def slots_of(layout: Layout) -> int:
-    """Forwards and backwards that playing one cut of a layout takes."""
+    """The number of forwards and backwards needed to simulate one cut of a layout."""
     return 2 * (2 * ROUNDS - 1) * layout.pp * layout.chunks
 
 
 def time_plan(model: Transformer, plan: Plan, setup: Setup) -> Plan:
-    """A plan with the cut that plays fastest, and its seconds; parts of the step are those of its busiest rank."""
+    """The plan with its fastest cut and that cut's seconds. The step's parts are those of the busiest rank."""
     kinds = _kinds(model, replace(plan.layout, zero=0), setup)
     output = next(iter(kinds.values())).output
     order = [False] * (model.layers - model.moe_layers) + [True] * model.moe_layers
@@ -62,14 +62,14 @@ def time_plan(model: Transformer, plan: Plan, setup: Setup) -> Plan:
 
 
 def _alone(layout: Layout) -> Layout:
-    """What of a layout its schedule is made of, so that plans which differ in the rest are played once."""
+    """Only the fields of a layout that determine its schedule, so that plans differing elsewhere share a simulation."""
     return Layout(
         pp=layout.pp, virtual=layout.virtual, num_microbatches=layout.num_microbatches, schedule=layout.schedule
     )
 
 
 def played_clock(model: Transformer, setup: Setup):
-    """A clock for `neighbours`: the seconds of a layout, played where it has a pipeline that is not too long."""
+    """A clock for `neighbours`: the seconds of a layout, simulated if it has a pipeline that is not too long."""
 
     def clock(_: Transformer, layout: Layout, __: object) -> StepSeconds:
         step = step_seconds(model, layout, setup)
@@ -82,7 +82,7 @@ def played_clock(model: Transformer, setup: Setup):
 
 @lru_cache(maxsize=512)
 def seconds_of_cut(chunks: tuple[Passes, ...], hop: float, layout: Layout) -> float:
-    """Seconds of all microbatches through chunks of these passes, in the schedule of a layout."""
+    """Seconds of all microbatches through chunks with these passes, in the schedule of a layout."""
     durations = Durations(
         forward=[chunk.forward for chunk in chunks],
         input_gradient=[chunk.backward - chunk.weights for chunk in chunks],
@@ -102,7 +102,7 @@ def _schedule(layout: Layout, num_microbatches: int) -> Schedule:
     )
 
 
-@lru_cache(maxsize=4)  # cuts and recomputations are played on the same schedule, which nobody changes
+@lru_cache(maxsize=4)  # cuts and recomputations are simulated on the same schedule, which is never modified
 def _built(name: str, num_ranks: int, num_microbatches: int, num_chunks: int) -> Schedule:
     chunks = {"num_chunks": num_chunks} if name == "interleaved" else {}
     return BUILDERS[name](num_ranks, num_microbatches, **chunks)
@@ -110,7 +110,7 @@ def _built(name: str, num_ranks: int, num_microbatches: int, num_chunks: int) ->
 
 @lru_cache(maxsize=512)
 def _kinds(model: Transformer, layout: Layout, setup: Setup) -> dict[bool, Pipeline]:
-    """A pipeline of a model of dense layers alone, and one of layers with experts alone, of those that there are."""
+    """The pipelines of a model of only dense layers and of a model of only MoE layers, for the kinds that occur."""
     there = {False: model.layers > model.moe_layers, True: model.moe_layers > 0}
     return {
         experts: pipeline_of(of_kind(model, experts=experts), layout, setup) for experts, some in there.items() if some
@@ -118,7 +118,7 @@ def _kinds(model: Transformer, layout: Layout, setup: Setup) -> dict[bool, Pipel
 
 
 def _chunks(layers: Sequence[Passes], output: Passes, cut: Cut) -> list[Passes]:
-    """Passes of each chunk; the output layer is in the last one."""
+    """The passes of each chunk. The output layer is in the last one."""
     begins = accumulate(cut, initial=0)
     chunks = [
         reduce(Passes.__add__, layers[begin : begin + size], NOTHING) for begin, size in zip(begins, cut, strict=False)
@@ -127,7 +127,7 @@ def _chunks(layers: Sequence[Passes], output: Passes, cut: Cut) -> list[Passes]:
 
 
 def _parts(plan: Plan, cut: Cut, order: Sequence[bool], kinds: dict[bool, Pipeline], played: float) -> StepSeconds:
-    """The step by parts: of the busiest rank its kernels and messages, then what it waits for hops and for others."""
+    """The parts of the step: the busiest rank's kernels and messages, then its waiting for hops and for other ranks."""
     m, layout = plan.layout.num_microbatches, plan.layout
     begins = list(accumulate(cut, initial=0))
 
@@ -154,7 +154,7 @@ def _parts(plan: Plan, cut: Cut, order: Sequence[bool], kinds: dict[bool, Pipeli
 
 
 def chunks_of_rank(layout: Layout, rank: int) -> list[int]:
-    """Which chunks a rank runs: every p-th, in a V also the one as far from the end."""
+    """The chunks that a rank runs: every p-th one, or in a V one from the front and its mirror from the back."""
     if layout.schedule in ("zbv", "dualpipe"):
         return [rank, layout.chunks - 1 - rank]
     return list(range(rank, layout.chunks, layout.pp))

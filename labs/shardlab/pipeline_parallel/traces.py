@@ -1,4 +1,4 @@
-"""Take a schedule or a timeline elsewhere: torch's CSV of actions, and a trace that Perfetto opens."""
+"""Export a schedule or a timeline: torch's CSV of actions, and a trace for Perfetto."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ def to_csv(schedule: Schedule) -> str:
 
 
 def from_csv(text: str) -> Schedule:
-    """Read such a file; an empty cell is a step in which torch's table idles, and is left out.
+    """Read such a CSV. Empty cells, which are idle steps in torch's table, are skipped.
 
     Raises ValueError naming line and cell.
     """
@@ -38,7 +38,7 @@ def from_csv(text: str) -> Schedule:
 def to_trace(timeline: Timeline, *, seconds_per_unit: float = 1.0) -> str:
     """A trace in Chrome's JSON format for https://ui.perfetto.dev: one track per rank, one box per slot.
 
-    seconds_per_unit: what one unit of the timeline lasts; use 1e-3 to see unit costs as milliseconds.
+    seconds_per_unit: the length of one unit of the timeline; use 1e-3 to show unit costs as milliseconds.
     """
     events: list[dict] = []
     for rank, slots in enumerate(timeline.schedule):

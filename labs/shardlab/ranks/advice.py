@@ -1,4 +1,4 @@
-"""The remedy that fits a call that went wrong."""
+"""Suggest a fix for a call that went wrong."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from shardlab.ranks.call import OUTPUT_LIMIT, Outcome, RankEnd
 
 Ledger = tuple[int, list[Entry]]
 _LOST_PEER = re.compile(r"gloo|NCCL|[Cc]onnection (closed|reset|refused)|\bpeer\b")
-_ERRORS = (  # what an exception's last line says, and the remedy
+_ERRORS = (  # a pattern for the last line of an exception, and the fix
     (
         r"EOFError: EOF when reading a line",
-        "A rank has no keyboard: ask before the call, and pass the answer to the function as an argument.",
+        "A rank cannot read from the keyboard: ask before the call, and pass the answer as an argument.",
     ),
     (
         r"Default process group has not been initialized",
-        "There is no process group: destroy_process_group() has ended it on this rank. Leave that call out, since "
-        "shardlab.run ends the group itself, or make it the last call of the function.",
+        "There is no process group: destroy_process_group() was already called on this rank. Remove that call, since "
+        "shardlab.run destroys the group itself, or make it the last call of the function.",
     ),
     (
         r"is not initialized in the world group map|Invalid process group specified|Unsupported group type",
-        "This rank is not in the group that it uses: the group was destroyed, or was made for other ranks. Call on the "
-        "ranks of the group alone, and destroy a group only after its last call.",
+        "This rank is not in the group that it uses: the group was destroyed, or was created for other ranks. Use a "
+        "group only on its own ranks, and destroy it only after its last call.",
     ),
     (
         r"initialize the default process group twice",
-        "The ranks have their process group when the function begins: leave init_process_group() out.",
+        "The process group already exists when the function begins: remove the call to init_process_group().",
     ),
 )
 
 
 def advice(outcome: Outcome, ledgers: list[Ledger]) -> list[str]:
-    """One remedy for the commonest failures, or none."""
+    """A list with the first fix that applies, or an empty list."""
     remedies: tuple[Callable[[Outcome, list[Ledger]], str], ...] = (
         _about_the_error,
         _about_new_group,
@@ -51,12 +51,12 @@ def advice(outcome: Outcome, ledgers: list[Ledger]) -> list[str]:
 
 
 def lost_peer(text: str) -> bool:
-    """Whether an error only says that another rank has gone."""
+    """Whether an error only reports that another rank is gone."""
     return _LOST_PEER.search(text) is not None
 
 
 def root_cause(ends: list[RankEnd]) -> int | None:
-    """The rank whose failure is not just the loss of a peer: a raised exception before a lost connection."""
+    """The rank that failed first, preferring a rank that raised its own error to one that only lost a peer."""
     failed = [rank for rank, end in enumerate(ends) if end.error or end.exit_code]
     own = [rank for rank in failed if not lost_peer(ends[rank].error or "")]
     died = [rank for rank in range(len(ends)) if not ends[rank].is_right and ends[rank].exit_code is not None]
@@ -69,7 +69,7 @@ def named(ranks: list[int]) -> str:
 
 
 def _waits(outcome: Outcome, ledgers: list[Ledger]) -> dict[int, Entry]:
-    """The call that each unfinished rank waits in, by rank."""
+    """The call in which each unfinished rank is waiting, by rank."""
     return {
         rank: entries[-1]
         for rank, (end, (_, entries)) in enumerate(zip(outcome.ends, ledgers, strict=True))
@@ -92,8 +92,8 @@ def _about_new_group(outcome: Outcome, ledgers: list[Ledger]) -> str:
     if not ranks or not _was_ended(outcome):
         return ""
     return (
-        f"In new_group {named(ranks)} wait{'s' if len(ranks) == 1 else ''} for the others: all ranks must call "
-        "new_group for the same groups in the same order, also for groups that they are not in."
+        f"In new_group, {named(ranks)} wait{'s' if len(ranks) == 1 else ''} for the others: all ranks must call "
+        "new_group for the same groups in the same order, including groups that they do not belong to."
     )
 
 
@@ -102,20 +102,20 @@ def _about_the_world_group(outcome: Outcome, ledgers: list[Ledger]) -> str:
         if entry.other_group:
             return (
                 f"Rank {rank}'s {entry.kind}, {entry.place}, uses the world group, which has all ranks, although "
-                f"{entry.other_group} is another group: pass it as group= if the call is meant for its ranks alone."
+                f"{entry.other_group} is another group: pass it as group= if the call is only for its ranks."
             )
     return ""
 
 
 def _about_destroyed_groups(outcome: Outcome, ledgers: list[Ledger]) -> str:
-    """A rank that returns keeps its connections: if one was closed and nobody failed, a group was destroyed."""
+    """A rank that returns keeps its connections open, so a lost peer without a failed rank means a destroyed group."""
     returned = [rank for rank, end in enumerate(outcome.ends) if end.is_right]
     errors = [end.error or "" for end in outcome.ends if not end.is_right]
     if not returned or not errors or not all(map(lost_peer, errors)):
         return ""
     return (
         f"The connection to {named(returned)} was closed early: destroy_process_group() was called there while others "
-        "still communicated. Leave that call out, since shardlab.run ends the group itself, or call barrier() first."
+        "still communicated. Remove that call, since shardlab.run destroys the group itself, or call barrier() first."
     )
 
 
@@ -127,7 +127,7 @@ def _about_messages(outcome: Outcome, ledgers: list[Ledger]) -> str:
             "Let one side receive first, or use isend."
         )
     if kinds == {"recv"}:
-        return "Nobody sends: every waiting rank is in a receive. Send before you receive on at least one of them."
+        return "Nobody sends: every waiting rank is in a receive. Send before receiving on at least one of them."
     return ""
 
 
@@ -136,8 +136,8 @@ def _about_prints(outcome: Outcome, ledgers: list[Ledger]) -> str:
     if not loud:
         return ""
     return (
-        f"Until its end {named(loud)} printed without pause, and only the first {OUTPUT_LIMIT // 1024} KB are shown: a "
-        "loop that prints does not end, or prints too much. Print every hundredth step, on one rank."
+        f"When the run was ended, {named(loud)} had printed more than {OUTPUT_LIMIT // 1024} KB; the rest is not "
+        "shown. Either a loop that prints does not end, or it prints too much: print every 100th step, on one rank."
     )
 
 
@@ -150,7 +150,7 @@ def _about_threads(outcome: Outcome, ledgers: list[Ledger]) -> str:
             continue
         others = "".join(f"; another of its threads is at {line}" for line in stacks.others(end.stack)[:3])
         return (
-            f"Rank {rank} does not compute, and no message can wake it: it {wait.said}{stacks.where(end.stack)}"
+            f"Rank {rank} is not computing, and no message can wake it: it {wait.said}{stacks.where(end.stack)}"
             f"{others}. {wait.remedy}"
         )
     return ""
@@ -161,8 +161,8 @@ def _about_those_who_returned(outcome: Outcome, ledgers: list[Ledger]) -> str:
     if not (_waits(outcome, ledgers) and returned and _was_ended(outcome)):
         return ""
     return (
-        f"Rank {returned[0]} has returned: it never makes the call that the others wait for. "
-        "All ranks of a group must call."
+        f"Rank {returned[0]} has already returned, so it never makes the call that the others wait for. "
+        "All ranks of a group must make it."
     )
 
 

@@ -1,4 +1,4 @@
-"""Do all ranks bring the same? 16 bytes find out, before a difference becomes a hang."""
+"""Check that all ranks pass the same values, with a 16-byte checksum, before a difference becomes a hang."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 
 class Difference(NamedTuple):
-    """A rank of the group whose line is another than the first rank's, and both lines."""
+    """A rank of the group whose line differs from the first rank's, and both lines."""
 
     rank: int
     line: str
@@ -19,7 +19,7 @@ class Difference(NamedTuple):
 
 
 def same_on_all(text: str, *, group: dist.ProcessGroup | None) -> bool:
-    """Whether every rank of the group brings this text, by its checksum; the same answer on every rank."""
+    """Whether every rank of the group passes the same text, compared by checksum; every rank gets the same answer."""
     number = zlib.crc32(text.encode())
     device = dist.distributed_c10d._get_object_coll_device(group)
     extremes = torch.tensor([number, -number], device=device)
@@ -29,7 +29,7 @@ def same_on_all(text: str, *, group: dist.ProcessGroup | None) -> bool:
 
 
 def first_difference(lines: Sequence[str], *, group: dist.ProcessGroup | None) -> Difference | None:
-    """The first line in which a rank differs from the group's first; None where all agree. Lines travel only if not."""
+    """The first line in which a rank differs from the group's first rank, or None; sends lines only on a mismatch."""
     if same_on_all("\n".join(lines), group=group):
         return None
     by_rank: list[list[str]] = [[] for _ in range(dist.get_world_size(group))]

@@ -1,4 +1,7 @@
-"""The cold launcher: `torchrun` with one process per rank, as in production. Slower; a test keeps it equal."""
+"""The cold launcher: `torchrun` with one process per rank, as in production.
+
+It is slower than the warm worker; a test checks that both give the same results.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ TORCHRUN_START = 60.0  # seconds beyond the call's timeout: every rank imports t
 
 
 def call_cold(call: RankCall, printer: Callable[[int, str], None]) -> Outcome:
-    """Run one call under a torchrun of its own. The ranks leave their results in a temporary folder."""
+    """Run one call under its own torchrun. The ranks write their results to a temporary folder."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="shardlab-") as folder:
         place = Path(folder)
@@ -75,7 +78,7 @@ def _end_of(place: Path, rank: int) -> RankEnd:
 
 
 def _be_a_rank(folder: Path) -> None:
-    """What torchrun starts: one rank that joins, runs, and leaves its result as a file."""
+    """Be one rank, started by torchrun: join the group, run the function, write the result to a file."""
     import torch
     import torch.distributed as dist
 
@@ -85,7 +88,7 @@ def _be_a_rank(folder: Path) -> None:
 
     end_with_parent()
     claim_torchrun()
-    if os.getppid() != int(os.environ.pop("SHARDLAB_TORCHRUN")):  # it ended while we imported torch
+    if os.getppid() != int(os.environ.pop("SHARDLAB_TORCHRUN")):  # torchrun ended while we imported torch
         os._exit(1)
     call: RankCall = pickle.loads((folder / "call").read_bytes())
     rank = int(os.environ["RANK"])
@@ -98,7 +101,7 @@ def _be_a_rank(folder: Path) -> None:
         )
         with inside.observed():
             message = inside.RESULT + run_payload(call.payload, rank)
-        dist.barrier()  # nobody leaves while a peer still reads
+        dist.barrier()  # no rank leaves while a peer is still reading
     except BaseException as error:
         message = inside.ERROR + inside.own_traceback(error).encode(errors="replace")
     sys.stdout.flush()

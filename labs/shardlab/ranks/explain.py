@@ -1,4 +1,4 @@
-"""Say in a few lines what every rank was doing: who waits where, who failed, who diverged first."""
+"""Report in a few lines what every rank was doing: which ranks wait where, which failed, where ranks diverged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def explain(outcome: Outcome, ledgers: list[Ledger], timeout: float) -> str | No
     if all(end.is_right for end in ends):
         problems = [*misread_messages(ledgers), *first_divergence(ledgers)]
         return (
-            "\n".join(["Every rank returned, but what was sent is not what arrived.", *problems]) if problems else None
+            "\n".join(["Every rank returned, but some data did not arrive as sent.", *problems]) if problems else None
         )
     lines = [_headline(outcome, timeout)]
     lines += [
@@ -41,7 +41,7 @@ def explain(outcome: Outcome, ledgers: list[Ledger], timeout: float) -> str | No
 
 
 def notes_by_rank(notes: list[list[str]]) -> list[str]:
-    """The sentences that ranks have left, each with the ranks that left it."""
+    """The notes of all ranks, each with the ranks that wrote it."""
     ranks: dict[str, list[int]] = defaultdict(list)
     for rank, texts in enumerate(notes):
         for text in texts:
@@ -52,17 +52,17 @@ def notes_by_rank(notes: list[list[str]]) -> list[str]:
 def _headline(outcome: Outcome, timeout: float) -> str:
     ends = outcome.ends
     if outcome.cancelled:
-        return "Interrupted: all ranks were ended."
+        return "Interrupted: the run was ended."
     waiting = sum(not end.is_right for end in ends)
     if outcome.stalled:
         wait, them = ("waits", "it") if waiting == 1 else ("wait", "them")
-        return f"Deadlock: {waiting} of {len(ends)} ranks {wait}, and nothing can wake {them}. All were ended."
+        return f"Deadlock: {waiting} of {len(ends)} ranks {wait}, and nothing can wake {them}, so the run was ended."
     if outcome.timed_out:
-        return f"After {timeout:g} s {waiting} of {len(ends)} ranks had not finished, and all were ended."
+        return f"After {timeout:g} s, {waiting} of {len(ends)} ranks had not finished, so the run was ended."
     first, who = root_cause(ends), f"the call on {len(ends)} rank{'s' if len(ends) > 1 else ''}"
-    if first is None:  # ended from outside, for printing without end for example
+    if first is None:  # ended from outside, for example because it kept printing
         return f"{who.capitalize()} was ended before {waiting} of them had finished."
-    return f"Rank {first} failed, and with it {who}."
+    return f"Rank {first} failed, which ended {who}."
 
 
 def _state(end: RankEnd, ledger: Ledger) -> str:
@@ -90,16 +90,16 @@ def _state(end: RankEnd, ledger: Ledger) -> str:
 
 
 def _state_when_ended(end: RankEnd, ledger: Ledger, done: str) -> str:
-    """What a rank was at that neither returned nor failed; `done` tells how many calls it had made."""
+    """Describe a rank that neither returned nor failed; `done` says how many calls it had made."""
     count, entries = ledger
     last = entries[-1] if entries else None
     if stacks.is_in_new_group(end.stack):
         return f"waits in new_group {done}{stacks.where(end.stack)}" + (f"; its last call was {last}" if last else "")
     if last and last.state != DONE:
         finished = [entry for entry in entries if entry.state == DONE]
-        before = f"; its last finished call was {finished[-1]}" if finished else "; it had finished no call before"
+        before = f"; its last finished call was {finished[-1]}" if finished else "; it had not finished any call"
         return f"waits in {last}{before}"
-    doing = "was still computing" if count >= 0 else "was still at work"
+    doing = "was still computing" if count >= 0 else "was still running"
     if end.printed > OUTPUT_LIMIT:
         doing = "was still printing"
     elif end.idle and (awaited := stacks.awaited(end.stack)) is not None:
@@ -108,9 +108,9 @@ def _state_when_ended(end: RankEnd, ledger: Ledger, done: str) -> str:
 
 
 def first_divergence(ledgers: list[Ledger]) -> list[str]:
-    """The first collective at which ranks of one group differ in kind, size or dtype: gloo need not notice."""
+    """The first collective at which ranks of one group differ in kind, size or dtype; gloo may not notice."""
     if any(count > CAPACITY for count, _ in ledgers):
-        return []  # the beginning is lost
+        return []  # the first calls were overwritten
     sequences: dict[str, dict[int, list[Entry]]] = defaultdict(dict)
     for rank, (_, entries) in enumerate(ledgers):
         for entry in entries:
@@ -126,7 +126,7 @@ def first_divergence(ledgers: list[Ledger]) -> list[str]:
 
 
 def _must_match(entry: Entry) -> tuple[str, str, int]:
-    """What all ranks of a collective have in common; of an all-to-all each rank may hold another size."""
+    """The values that must agree on all ranks of a collective; the size of an all-to-all may differ per rank."""
     size = 0 if entry.kind == "all_to_all" else entry.payload_bytes
     return entry.kind, _dtype(entry), size
 
@@ -136,9 +136,9 @@ def _dtype(entry: Entry) -> str:
 
 
 def misread_messages(ledgers: list[Ledger]) -> list[str]:
-    """Messages that arrived as something else: gloo fills a receive of another size in part and says nothing.
+    """Messages received with a different size or dtype: gloo silently fills part of a larger receive.
 
-    Messages between two ranks match by order within a tag, so the i-th send meets the i-th receive.
+    Messages between two ranks match in order within a tag: the i-th send goes with the i-th receive.
     """
     if any(count > CAPACITY for count, _ in ledgers):
         return []
@@ -156,6 +156,6 @@ def misread_messages(ledgers: list[Ledger]) -> list[str]:
             if (out.payload_bytes, _dtype(out)) != (into.payload_bytes, _dtype(into)):
                 problems.append(
                     f"Message {number} from rank {source} to rank {target}: sent as {out.tensor} ({out.place}), "
-                    f"received as {into.tensor} ({into.place}). A receive must have the size and dtype of its send."
+                    f"received as {into.tensor} ({into.place}). A receive needs the size and dtype of its send."
                 )
     return problems[:3]

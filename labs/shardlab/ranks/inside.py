@@ -1,4 +1,4 @@
-"""Inside one rank: join the group, run the function, hand in the result."""
+"""Inside one rank: join the group, run the function, send the result."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from shardlab.ranks.rendezvous import meet
 
 RESULT, ERROR = b"R", b"E"
 LENGTH = struct.Struct("<Q")  # precedes a rank's message
-MOST_PARTS = 1024  # of a message, that Linux writes at once
-Part = bytes | memoryview  # of a message
+MOST_PARTS = 1024  # how many parts of a message one writev call can write on Linux
+Part = bytes | memoryview  # a part of a message
 
 
 @dataclass(frozen=True)
 class World:
-    """What all ranks of a call share: transport and its variables, meeting place ("" for no group), ledgers."""
+    """The data that all ranks of a call share; `store` is the path of the rendezvous file ("" for no group)."""
 
     num_ranks: int
     transport: str
@@ -46,7 +46,7 @@ class World:
 
 @dataclass(frozen=True)
 class RankContext:
-    """A rank's place: its number in its world, its supervisor's process, its pipes' file descriptors, its ledger."""
+    """One rank's own data: its number, its supervisor's process id, its file descriptors, its ledger."""
 
     rank: int
     world: World
@@ -58,9 +58,9 @@ class RankContext:
 
 
 def live(seat: RankContext, program: Callable[[int], Sequence[Part]]) -> NoReturn:
-    """Run `program(rank)` as one rank of the world, send its message, and end without leaving this function.
+    """Run `program(rank)` as one rank of the world, send its message, and exit without returning.
 
-    1. connect the pipes  2. join the group  3. run  4. hand in  5. stay until the supervisor ends all ranks together
+    1. connect the pipes  2. join the group  3. run  4. send  5. wait until the supervisor ends all ranks together
     """
     answer: list[Part] = [ERROR, b"the rank ended early"]
     try:
@@ -70,23 +70,23 @@ def live(seat: RankContext, program: Callable[[int], Sequence[Part]]) -> NoRetur
             answer = [RESULT, *program(seat.rank)]
     except BaseException as error:
         answer = [ERROR, own_traceback(error).encode(errors="replace")]
-    with suppress(OSError, ValueError):  # the function closed them: its prints are gone, its result is not
+    with suppress(OSError, ValueError):  # the function closed them: its prints are lost, but not its result
         sys.stdout.flush()
         sys.stderr.flush()
     try:
         send(seat.result, answer)
-    except OSError:  # closed, or memory that cannot be read
+    except OSError:  # a closed pipe, or unreadable memory
         os._exit(1)
     while os.getppid() == seat.supervisor:  # peers may still read: closing our sockets could cut them off
         time.sleep(0.2)
-    os._exit(0)  # no destructors: gloo's may abort when a peer has gone
+    os._exit(0)  # skip destructors: gloo's may abort when a peer is gone
 
 
 @contextmanager
 def observed(writer: Writer | None = None) -> Iterator[None]:
-    """Record the calls of one function, and note calls that nobody waited for; without a writer, print the notes.
+    """Record the calls of one function and note calls that were never waited for; without a writer, print the notes.
 
-    A call that nobody waited for is reported only if the function returned: after an error it is no news.
+    Such calls are reported only if the function returned: after an error they are to be expected.
     """
     with recording(writer) as recorder:
         yield
@@ -97,7 +97,7 @@ def observed(writer: Writer | None = None) -> Iterator[None]:
 
 
 def _connect(seat: RankContext) -> None:
-    """Point prints at the output pipe, and let faulthandler answer the supervisor's signal with our stack."""
+    """Redirect prints to the output pipe, and have faulthandler write our stack on the supervisor's signal."""
     os.dup2(seat.output, 1)
     os.dup2(seat.output, 2)
     sys.stdout = open(1, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115 - as long as the rank lives
@@ -116,9 +116,9 @@ def _join_world(seat: RankContext) -> None:
 
 
 def join(transport: str, store: dist.Store, rank: int, num_ranks: int, timeout: float) -> None:
-    """Initialise the default process group; on GPUs bind the device first. Waits end after `timeout` seconds."""
+    """Initialize the default process group; on GPUs bind the device first. Collectives time out after `timeout`."""
     keep_freed_memory()
-    limit = datetime.timedelta(seconds=timeout + 10)  # the supervisor ends a hang first, and explains it
+    limit = datetime.timedelta(seconds=timeout + 10)  # later than the supervisor, which can explain a hang
     backend = transports.GLOO
     if transport != transports.GLOO:
         torch.cuda.set_device(rank if transport == transports.NCCL else 0)
@@ -127,31 +127,31 @@ def join(transport: str, store: dist.Store, rank: int, num_ranks: int, timeout: 
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep the memory of freed tensors for the next ones, in this rank.
+    """Make glibc reuse the memory of freed tensors in this rank.
 
-    By default a large tensor's pages come fresh from Linux and return to it: for an all-reduce of 64 MB that takes as
-    long as all its messages, and hides what a lesson measures.
+    By default, Linux allocates new pages for every large tensor and takes them back when it is freed. For an all-reduce
+    of 64 MB that takes as long as all its messages, and hides what a lesson measures.
     """
     mallopt = getattr(libc(), "mallopt", None)
     if mallopt is not None:
-        mallopt(-4, 0)  # M_MMAP_MAX: no mapping of its own for any tensor
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: give nothing back
+        mallopt(-4, 0)  # M_MMAP_MAX: no separate mapping for any tensor
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: return no memory to the system
 
 
 @contextmanager
 def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
-    """The world of a script that was started with `torchrun`: joined at entry, left at exit, recorded in between.
+    """The world group of a script started with `torchrun`; joins on entry, records calls, and leaves on exit.
 
     >>> with torchrun_group() as group:
     ...     ring_all_reduce(tensor, group=group)
     """
     if "RANK" not in os.environ:
-        raise RuntimeError("no ranks here: start this script with `torchrun --nproc-per-node 4 SCRIPT`")
+        raise RuntimeError("there are no ranks: start this script with `torchrun --nproc-per-node 4 SCRIPT`")
     local = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
     transport = transports.choose_transport(local)
-    if local == int(os.environ["WORLD_SIZE"]):  # one machine: its own loopback will do
+    if local == int(os.environ["WORLD_SIZE"]):  # one machine: loopback is enough
         os.environ.update(transports.environment(transport))
-    elif "GLOO_SOCKET_IFNAME" not in os.environ:  # gloo would ask for the host's name, which may be the loopback's
+    elif "GLOO_SOCKET_IFNAME" not in os.environ:  # gloo would resolve the host name, which may give loopback
         os.environ["GLOO_SOCKET_IFNAME"] = transports.interface_towards(os.environ["MASTER_ADDR"])
     if transport != transports.GLOO:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % transports.count_gpus())
@@ -165,9 +165,9 @@ def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
 
 
 def send(pipe: int, parts: Sequence[Part]) -> None:
-    """Write the length of all `parts` together, then each from where it lies, and close.
+    """Write the total length of `parts`, then each part without copying it, and close the pipe.
 
-    The length tells the end: a child may keep the pipe open.
+    The reader needs the length, because a child process may keep the pipe open.
     """
     left = [memoryview(part) for part in (LENGTH.pack(sum(map(len, parts))), *parts)]
     while left:
@@ -180,7 +180,7 @@ def send(pipe: int, parts: Sequence[Part]) -> None:
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback of an exception without the frames of shardlab's own machinery above the student's function."""
+    """The traceback of an exception, without the frames of shardlab above the student's function."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not is_ours(frame.filename)]
     lines = traceback.format_exception_only(error)

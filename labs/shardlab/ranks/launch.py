@@ -1,4 +1,4 @@
-"""For programs of the labs: the ranks that `torchrun` has started, or new ones of this machine."""
+"""For the labs' programs: use the ranks that `torchrun` started, or start new ones on this machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 def on_ranks(
     function: Callable[..., Any], *args: Any, ranks: int, timeout: float = 150, gpus: bool = True
 ) -> list[Any] | None:
-    """Results of `function(*args)` by rank: of torchrun's ranks if it started this program, else of `ranks` new ones.
+    """Results of `function(*args)` by rank, on torchrun's ranks if it started this program, else on `ranks` new ones.
 
-    gpus: use a GPU a rank where there is one; False keeps to CPU processes and gloo. Returns None on those ranks of
-    torchrun that are not to print: all but the first.
+    gpus: use one GPU per rank if possible; False uses CPU processes and gloo. Under torchrun, every rank except the
+    first gets None, because only the first should print.
     """
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""The C library, opened once: opening it builds a class, and a process that is forked later has it already."""
+"""The C library, opened once: opening it builds a class, and processes forked later inherit it."""
 
 import ctypes
 import functools
@@ -6,5 +6,5 @@ import functools
 
 @functools.cache
 def libc() -> ctypes.CDLL:
-    """What the program itself is linked with; `ctypes.get_errno()` has the error of a call."""
+    """The C library that this program is linked with; `ctypes.get_errno()` returns the error of a call."""
     return ctypes.CDLL(None, use_errno=True)

@@ -1,7 +1,7 @@
-"""NVIDIA's Multi-Process Service (MPS): ranks on one GPU compute at one time, each on its share of the multiprocessors.
+"""NVIDIA's Multi-Process Service (MPS): ranks on one GPU compute concurrently, each on its share of multiprocessors.
 
-Without it the GPU gives whole turns to one process after the other, and every message of a collective waits for some.
-With it each rank is a small GPU of its own, and a bubble of a pipeline is time that really passes.
+Without it the GPU time-slices between processes, and every message of a collective waits for several time slices.
+With it each rank has what amounts to a small GPU, and a pipeline bubble takes real time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from contextlib import suppress
 from pathlib import Path
 
 PROGRAM = "nvidia-cuda-mps-control"
-START_LIMIT = 10.0  # seconds until the server's pipe is there
-QUIT_LIMIT = 10.0  # seconds in which it ends after its last client
+START_LIMIT = 10.0  # seconds until the server's pipe must exist
+QUIT_LIMIT = 10.0  # seconds that the server may take to quit
 KEEPER = "from shardlab.ranks.mps import keep; keep()"
 
 
 class MpsServer:
-    """One MPS server of this process, with a folder of its own for its pipes and logs.
+    """One MPS server that belongs to this process, with its own folder for pipes and logs.
 
-    Between the two stands a keeper, which ends server and folder as soon as its standard input closes: this process may
-    be killed, and could then end nothing by itself.
+    A keeper process runs the server. It stops the server and removes the folder as soon as its standard input closes,
+    which also happens when this process is killed and cannot clean up itself.
     """
 
     def __init__(self) -> None:
@@ -57,16 +57,18 @@ class MpsServer:
         deadline = time.monotonic() + START_LIMIT
         while not (self.folder / "pipe" / "control").exists():
             if self._keeper.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{PROGRAM} did not start: another user may run one; `pkill {PROGRAM}` ends it")
+                raise RuntimeError(
+                    f"{PROGRAM} did not start: another user may be running it; `pkill {PROGRAM}` stops it"
+                )
             time.sleep(0.02)
 
     @property
     def is_alive(self) -> bool:
-        """Whether this process owns the server (a fork does not) and it runs."""
+        """Whether the server is running and this process owns it (a fork does not)."""
         return self.owner == os.getpid() and self._keeper.poll() is None
 
     def close(self) -> None:
-        """End the server and leave no file."""
+        """Stop the server and remove its files."""
         if self.owner != os.getpid():
             return
         assert self._keeper.stdin is not None
@@ -76,8 +78,8 @@ class MpsServer:
 
 
 def keep() -> None:
-    """Run the server until our standard input closes or the server ends; then end it and remove its folder."""
-    signal.signal(signal.SIGCHLD, lambda number, frame: os.close(0))  # the server ended: so does the wait below
+    """Run the server until our standard input closes or the server ends; then stop it and remove its folder."""
+    signal.signal(signal.SIGCHLD, lambda number, frame: os.close(0))  # when the server ends, stop the wait below
     server = subprocess.Popen([PROGRAM, "-f"], stdin=subprocess.DEVNULL)
     with suppress(OSError):
         while os.read(0, 1):
@@ -96,9 +98,9 @@ _server: MpsServer | None = None
 
 
 def environment(num_ranks: int) -> dict[str, str]:
-    """Variables that give each of `num_ranks` ranks its share of one GPU; the server starts at the first call.
+    """Variables that give each of `num_ranks` ranks its share of one GPU; the first call starts the server.
 
-    Empty where there is no MPS or it does not start: the ranks then take turns, which is slow and right.
+    Empty if MPS is missing or does not start: the ranks then take turns, which is slower but gives the same results.
     """
     global _server  # noqa: PLW0603 - one server a process
     if shutil.which(PROGRAM) is None:
@@ -115,7 +117,7 @@ def environment(num_ranks: int) -> dict[str, str]:
 
 
 def renew() -> None:
-    """End the server; the next call starts another. One whose client was killed lets no new client in."""
+    """Stop the server; the next call starts a new one. A server whose client was killed accepts no new clients."""
     global _server  # noqa: PLW0603 - one server a process
     if _server is not None:
         atexit.unregister(_server.close)

@@ -1,4 +1,4 @@
-"""What a person sees while ranks run: their prints with the rank in front, and a sign of life in long calls."""
+"""Show the ranks' prints while they run, each line prefixed with its rank, and a sign of life in long calls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import TracebackType
 
 from shardlab.terminal import printable
 
-FIRST_SIGN = 5.0  # seconds until a call without prints says that it is still running
+FIRST_SIGN = 5.0  # seconds between messages that a call is still running
 
 
 class Progress:
-    """Print the lines of all ranks, whole, each behind its rank; say after a while that the call still runs."""
+    """Print complete lines of all ranks, each prefixed with its rank; report regularly that a long call still runs."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -35,7 +35,7 @@ class Progress:
         sys.stdout.flush()
 
     def show(self, rank: int, text: str) -> None:
-        """Print the complete lines of `text`; keep the beginning of the last."""
+        """Print the complete lines of `text` and keep the unfinished last one."""
         *lines, rest = (self._partial.get(rank, "") + text).split("\n")
         self._partial[rank] = rest
         if lines:
@@ -48,11 +48,11 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """Tell the person something that is not part of a program's output."""
+    """Print a message that is not part of a program's output."""
     print(text, file=sys.stdout if in_notebook() else sys.stderr, flush=True)
 
 
 def in_notebook() -> bool:
-    """Whether IPython runs this: it shows standard error in red, where a program's standard output may be JSON."""
+    """Whether IPython runs this. It shows standard error in red; a program's standard output may have to be JSON."""
     shell = sys.modules.get("IPython")
     return shell is not None and shell.get_ipython() is not None

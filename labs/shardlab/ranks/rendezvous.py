@@ -1,8 +1,8 @@
-"""Where torchrun's ranks meet, also after a restart, and whose torchrun it is.
+"""Rendezvous of torchrun's ranks, also after a restart; and whether shardlab.run started this torchrun.
 
-torchrun shares its own store with the ranks, and keeps it when it starts them again: a rank that asks there for its
-peers finds the addresses of dead ones (torch 2.13, elastic/rendezvous/dynamic_rendezvous.py). Here the ranks of an
-attempt first agree on a name that no earlier attempt had, and then meet under it.
+torchrun shares its own store with the ranks and keeps it when it restarts them: a rank that looks up its peers there
+finds the addresses of dead ones (torch 2.13, elastic/rendezvous/dynamic_rendezvous.py). Here the ranks of an attempt
+first agree on a name that no earlier attempt used, and then meet under that name.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import uuid
 
 import torch.distributed as dist
 
-# With this set for torchrun itself, each attempt gets a new store.
+# Set this for torchrun itself to get a new store for each attempt.
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 LOOK_EVERY = 0.02  # seconds
-OURS = "SHARDLAB_RUN_ID"  # the torchrun that shardlab.run has started, as its processes find it in their environment
+OURS = "SHARDLAB_RUN_ID"  # environment variable with the run id of the torchrun that shardlab.run started
 
 
 def claim_torchrun() -> None:
-    """Say in this process, and in those that it starts, that shardlab.run has started its torchrun."""
+    """Record in the environment, also for child processes, that shardlab.run started this torchrun."""
     os.environ[OURS] = os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
 def refuse_inside_torchrun() -> None:
-    """Raise RuntimeError in a process that somebody's own torchrun started with others.
+    """Raise RuntimeError in one of several processes that the user's own torchrun started.
 
-    A rank of shardlab.run may start more ranks: its function asks for them.
+    A rank of shardlab.run may start more ranks, because its function asks for them.
     """
     run, size = os.environ.get("TORCHELASTIC_RUN_ID"), os.environ.get("WORLD_SIZE", "1")
     if run is None or run == os.environ.get(OURS) or size == "1":
@@ -41,7 +41,7 @@ def refuse_inside_torchrun() -> None:
 
 
 def meet(backend: str, timeout: float) -> None:
-    """Join the world of torchrun's ranks; calls wait `timeout` seconds for the others."""
+    """Join the world of torchrun's ranks; collectives time out after `timeout` seconds."""
     limit, store = datetime.timedelta(seconds=timeout), fresh_store(timeout)
     if store is None:
         dist.init_process_group(backend, timeout=limit)
@@ -51,9 +51,9 @@ def meet(backend: str, timeout: float) -> None:
 
 
 def fresh_store(timeout: float) -> dist.Store | None:
-    """A store for this attempt's ranks alone, or None where torchrun gives each attempt a new one.
+    """A store only for this attempt's ranks, or None if torchrun gives each attempt a new one.
 
-    Raises dist.DistStoreError where the ranks do not find each other within `timeout` seconds.
+    Raises dist.DistStoreError if the ranks do not find each other within `timeout` seconds.
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
@@ -64,16 +64,17 @@ def fresh_store(timeout: float) -> dist.Store | None:
         return dist.PrefixStore(agreed_name(shared, rank, size, timeout), shared)
     except dist.DistError as error:
         raise dist.DistStoreError(
-            f"rank {rank} timed out: in {timeout:g} s it did not find the other ranks at {host}:{port}. If nodes came "
-            f"or went, torchrun still uses the store of an earlier attempt: start every torchrun with {OWN_STORE}=1"
+            f"rank {rank} timed out: it did not find the other ranks at {host}:{port} within {timeout:g} s. If nodes "
+            "joined or left, torchrun still uses the store of an earlier attempt: start every torchrun with "
+            f"{OWN_STORE}=1"
         ) from error
 
 
 def agreed_name(store: dist.Store, rank: int, size: int, timeout: float) -> str:
-    """A name that all ranks of this attempt know and no earlier attempt had.
+    """A name that all ranks of this attempt know and no earlier attempt used.
 
-    Each rank writes a unique number. The first rank answers every number that it sees with the name, those of dead
-    ranks too, until all other ranks have read their answer.
+    Each rank writes a unique number. The first rank answers every number it sees (also those of dead ranks) with the
+    name, until all other ranks have read their answer.
     """
     number, deadline = uuid.uuid4().hex, time.monotonic() + timeout
     store.set(_place_of(rank), number)

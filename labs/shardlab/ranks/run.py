@@ -24,7 +24,7 @@ LAUNCHERS = ("warm", "torchrun")
 
 
 class RanksFailed(RuntimeError):
-    """A call did not succeed on every rank. The message says what each rank was doing; `outcome` has the details."""
+    """Raised when a call fails on some rank. The message says what each rank was doing; `outcome` has the details."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.report or "a rank failed")
@@ -40,16 +40,17 @@ def run(
     transport: str | None = None,
     observe: bool = True,
 ) -> list:
-    """Run `function(*args)` on `ranks` real ranks and return their results, by rank.
+    """Run `function(*args)` on `ranks` real ranks and return a list of their results, indexed by rank.
 
-    Inside, `torch.distributed` is initialised and the default group is the world. Prints appear with their rank.
-    `launcher="warm"` forks the ranks from a worker that has imported torch (0.1 s); `"torchrun"` starts one process
-    per rank, as production does. `transport`: `nccl`, `nccl-shared` or `gloo`; None chooses. `observe=False` switches
-    the ledger off, for timing; a hang is then explained with less detail.
+    Inside the function, `torch.distributed` is initialized and the default group is the world. Prints are prefixed
+    with the rank. `launcher="warm"` forks the ranks from a worker that has already imported torch (0.1 s);
+    `"torchrun"` starts one process per rank, as in production. `transport` is `nccl`, `nccl-shared` or `gloo`; None
+    picks the fastest. `observe=False` switches the ledger off for timing; hang reports then have less detail.
 
-    Raises ValueError for sizes that cannot work, TypeError for what cannot travel, RuntimeError inside torchrun, and
-    RanksFailed with a report of every rank when one raised, died, hung until `timeout` seconds, or received a message
-    of another size. Calls that nobody waited for, and calls of ranks outside the group, are reported as text.
+    Raises ValueError for sizes that cannot work, TypeError for objects that cannot be pickled, RuntimeError inside
+    torchrun, and RanksFailed with a report of every rank if one raised, died, hung for `timeout` seconds, or received
+    a message of a different size. Calls that were never waited for, and calls on groups that the rank is not in, are
+    printed as notes.
     """
     refuse_inside_torchrun()
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -76,7 +77,7 @@ def run(
 
 
 def _forget_frames() -> None:
-    """Let IPython show the report alone: the frames between a cell and its ranks say nothing to a student."""
+    """Make IPython show only the report: the frames between a cell and its ranks do not help a student."""
     shell = sys.modules.get("IPython")
     if shell is not None and (ip := shell.get_ipython()) is not None:
         ip.set_custom_exc((RanksFailed,), _show_report)

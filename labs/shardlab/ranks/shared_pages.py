@@ -1,7 +1,8 @@
-"""Ready to be forked: what a program has imported is shared with its ranks, and is cheap to hand on.
+"""Prepare a process for forking, so that it shares its imports with its ranks cheaply.
 
-A fork copies the table of pages, not the pages. With torch imported that is some 50,000 entries of 4 KiB, 10 ms for
-each rank. Linux 6.1 and later gather them into pages of 2 MiB when asked (`man 2 madvise`, MADV_COLLAPSE).
+A fork copies the page table, not the pages. With torch imported the table has some 50,000 entries for pages of 4 KiB,
+and copying it takes 10 ms per rank. Linux 6.1 and later can merge them into pages of 2 MiB (`man 2 madvise`,
+MADV_COLLAPSE).
 """
 
 import ctypes
@@ -16,18 +17,18 @@ LARGE = 2 << 20  # bytes of a large page on x86-64 and, with pages of 4 KiB, on 
 
 
 def prepare_to_fork() -> None:
-    """Freeze what is there, so that no collection of a rank's writes into it, and gather its pages into large ones."""
+    """Freeze all existing objects, so that a rank's garbage collector does not write to them, and use large pages."""
     gc.collect()
     gc.freeze()
-    with suppress(OSError, AttributeError):  # neither Linux nor its C library: forks take longer, nothing else
+    with suppress(OSError, AttributeError):  # not Linux or not its C library: forks only take longer
         madvise = libc().madvise
         madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         for first, length in _private_memory(Path("/proc/self/maps").read_text()):
-            madvise(first, length, COLLAPSE)  # refused by older kernels and for some memory: it stays as it was
+            madvise(first, length, COLLAPSE)  # older kernels refuse it, as do some mappings: they keep small pages
 
 
 def _private_memory(maps: str) -> list[tuple[int, int]]:
-    """(address, bytes) of the whole large pages in each stretch that is this program's own and no file's."""
+    """(address, bytes) of the whole large pages in each private mapping that is not file-backed."""
     found = []
     for line in maps.splitlines():
         span, rights, _, _, inode = line.split(maxsplit=5)[:5]

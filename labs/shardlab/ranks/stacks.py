@@ -1,4 +1,4 @@
-"""Read what faulthandler writes about a rank: where each of its threads was when the rank was ended."""
+"""Parse faulthandler's output for a rank: where each of its threads was when the rank was stopped."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ _OF_A_RANK = re.compile(r'ranks[/\\](?:inside|cold)\.py", line \d+ in (?:live|_b
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that a thread waits for that is not a message, and what to do about it."""
+    """Something other than a message that a thread waits for, and what to do about it."""
 
     said: str
     remedy: str
 
 
-_LOCKS = "Release a lock before you take it again, and take several locks in one order on every thread."
-_WAITS = {  # by the functions of the standard library in which a thread waits
-    r"/queue\.py": Wait("waits for a queue", "Put something into it before you get it, or use get(timeout=...)."),
-    r"/concurrent/futures/": Wait("waits for a future", "Let every submitted job end, or use result(timeout=...)."),
+_LOCKS = "Release a lock before you take it again, and take several locks in the same order on every thread."
+_WAITS = {  # by the standard-library function in which a thread waits
+    r"/queue\.py": Wait("waits for a queue", "Put an item into it before you get one, or use get(timeout=...)."),
+    r"/concurrent/futures/": Wait("waits for a future", "Let every submitted job finish, or use result(timeout=...)."),
     r'/threading\.py", line \d+ in (join|_wait_for_tstate_lock)\b': Wait(
-        "waits for a thread that does not end", "Tell a thread to end before you join it, or use join(timeout=...)."
+        "waits for a thread that does not end", "Signal a thread to stop before you join it, or use join(timeout=...)."
     ),
     r"/(subprocess|popen_\w+)\.py|/multiprocessing/": Wait(
-        "waits for another process", "Let it end, or give the call a timeout=."
+        "waits for another process", "Make sure that it ends, or give the call a timeout=."
     ),
     r"/threading\.py": Wait("waits for a lock, an event or a condition", f"{_LOCKS} Set an event before you wait."),
 }
-_A_LOCK_OR_SLEEP = Wait("waits for a lock, or sleeps", _LOCKS)  # neither has a frame
+_A_LOCK_OR_SLEEP = Wait("waits for a lock, or sleeps", _LOCKS)  # neither appears as a Python frame
 
 
 def is_in_new_group(stack: str) -> bool:
-    """Whether a rank was ended inside `dist.new_group`: it sends nothing there that a ledger could keep."""
+    """Whether a rank was stopped inside `dist.new_group`, whose messages a ledger cannot record."""
     return _NEW_GROUP.search(stack) is not None
 
 
 def where(stack: str) -> str:
-    """The line of the rank's own thread, in code that is neither torch's nor the standard library's."""
+    """The line at which the rank's main thread was, in code outside torch and the standard library."""
     return _line_of(_threads(stack)[0])
 
 
 def others(stack: str) -> list[str]:
-    """The lines of the rank's other threads that run such code."""
+    """The lines at which the rank's other threads were, for those that run such code."""
     return [line.removeprefix(", at ") for thread in _threads(stack)[1:] if (line := _line_of(thread))]
 
 
 def awaited(stack: str) -> Wait | None:
-    """The reason why an idle rank waits, unless it is a message; None where it waits inside torch or has no stack."""
+    """Why an idle rank waits, unless it waits for a message; None if it waits inside torch or has no stack."""
     frames = list(_FRAME.finditer(_threads(stack)[0]))
     if not frames or is_torchs(frames[0]["file"]):
         return None
@@ -62,7 +62,7 @@ def awaited(stack: str) -> Wait | None:
 
 
 def _threads(stack: str) -> list[str]:
-    """The part of each thread, first the thread that runs the rank's function."""
+    """One part per thread; the thread that runs the rank's function comes first."""
     parts = [part for part in _THREAD.split(stack) if part.strip()] or [""]
     return sorted(parts, key=lambda part: _OF_A_RANK.search(part) is None)
 

@@ -1,4 +1,4 @@
-"""Notice a deadlock before the time limit: every unfinished rank waits, and nothing moves."""
+"""Detect a deadlock before the timeout: every unfinished rank waits, and nothing makes progress."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from pathlib import Path
 
 from shardlab.meter import ledger
 
-CERTAIN = 10  # looks that find every thread asleep, and between them no new call, change of state or work
-INTERVAL = 0.1  # seconds between two looks
-IDLE_LOOKS = 5  # in the time of one interval, to see whether a rank computes
-WORK = 2_000_000  # nanoseconds of a processor between two looks: gloo's idle thread takes 0.5 million, a transfer more
+CERTAIN = 10  # samples in which every thread sleeps, with no new call, change of state or work between them
+INTERVAL = 0.1  # seconds between two samples
+IDLE_LOOKS = 5  # samples within one interval, to see whether a rank computes
+WORK = 2_000_000  # nanoseconds of CPU time between two samples: gloo's idle thread takes 0.5 million, a transfer more
 
 
 class StallWatch:
-    """Watches the ledgers and the processor time of ranks that have not finished.
+    """Watches the ledgers and the CPU time of ranks that have not finished.
 
-    Ranks that wait for one another use no processor and do not ask for one. A slow transfer does, and so does a rank
-    that still computes, so neither is taken for a deadlock; nor is a rank that has been woken and gets no processor,
-    because others have it all. On a system without clocks of other processes nothing is ever reported.
+    Ranks that wait for each other use no CPU time and are not in the run queue. A slow transfer or a rank that still
+    computes uses CPU time, so neither is taken for a deadlock. Nor is a rank that is ready to run but gets no CPU
+    because other processes use all of them. On systems that do not show the CPU time of other processes, nothing is
+    ever reported.
     """
 
     def __init__(self, ledgers: Sequence[mmap]) -> None:
@@ -35,10 +36,10 @@ class StallWatch:
         self._looked = time.monotonic()
 
     def is_certain(self, unfinished: dict[int, int]) -> bool:
-        """Whether the ranks of {rank: process id} have all waited, motionless, for ten looks: about a second.
+        """Whether all ranks of {rank: process id} have waited without progress for ten samples: about a second.
 
-        Looks are counted, not seconds: on a machine that sleeps nobody moves, and nobody looks. On an overloaded one
-        a look that finds a thread ready to run does not count: what it would do next is not known.
+        It counts samples, not seconds, because a suspended machine makes no progress but takes no samples either. On
+        an overloaded machine, a sample with a thread that is ready to run does not count: it may still make progress.
         """
         now = time.monotonic()
         if not self._ledgers or not unfinished or now - self._looked < INTERVAL:
@@ -59,7 +60,7 @@ class StallWatch:
 
 
 def idle(pids: Sequence[int]) -> set[int]:
-    """Those processes that compute nothing for a moment: in most looks the main thread waits for an event."""
+    """The processes that compute nothing for a moment: in most samples the main thread waits for an event."""
     before = {pid: _processor_time(pid) for pid in pids}
     looks: Counter[int] = Counter()
     for _ in range(IDLE_LOOKS if pids else 0):
@@ -70,26 +71,26 @@ def idle(pids: Sequence[int]) -> set[int]:
 
 
 def _processor_time(pid: int) -> int:
-    """Nanoseconds that a process has computed; ever new where that cannot be asked."""
+    """Nanoseconds of CPU time that a process has used; where the system does not say, the (ever-changing) time now."""
     if sys.platform == "linux":
         with suppress(OSError):
-            return time.clock_gettime_ns((~pid << 3) | 2)  # Linux's clock of another process
+            return time.clock_gettime_ns((~pid << 3) | 2)  # Linux's CPU-time clock of another process
     return time.monotonic_ns()
 
 
 def _is_asleep(pid: int, *, main_thread: bool = False) -> bool:
-    """Whether every thread of a process waits for an event: none runs, queues for a processor, or has been stopped.
+    """Whether every thread of a process waits for an event: none runs, is ready to run, or has been stopped.
 
-    main_thread: look at that one alone, since gloo's own thread now and then wakes up.
+    main_thread: look only at the main thread, since gloo's background thread wakes up now and then.
 
-    Where /proc shows no such process nothing speaks against it, and the processor time alone decides.
+    If /proc does not show the process, returns True and leaves the decision to the CPU time.
     """
     try:
         shown = _pid_in_proc(pid)
         tasks = Path(f"/proc/{shown}/task")
         looked_at = [tasks / str(shown)] if main_thread else tasks.iterdir()
         threads = [(thread / "stat").read_text() for thread in looked_at] if shown else []
-    except OSError:  # a thread that ended in between has moved
+    except OSError:  # a thread ended meanwhile, which is progress
         return False
     return all(stat.rpartition(")")[2].split()[0] == "S" for stat in threads)
 
@@ -97,7 +98,7 @@ def _is_asleep(pid: int, *, main_thread: bool = False) -> bool:
 def _pid_in_proc(pid: int) -> int:
     """The process id under which /proc shows a process of ours; 0 or less if it does not.
 
-    A sandboxed job has a process namespace of its own, and the /proc of the namespace around it (proc(5), fdinfo).
+    A sandboxed job has its own process namespace but sees the /proc of the enclosing one (proc(5), fdinfo).
     """
     descriptor = os.pidfd_open(pid)
     try:

@@ -1,6 +1,6 @@
-"""Fork the ranks of one call, watch them, and leave nothing behind.
+"""Fork the ranks of one call, watch them, and clean up after them.
 
-Used by the warm worker behind a notebook and, inside its sandbox, by the grader's job: the ranks are the same.
+The warm worker behind a notebook and the grader's job (inside its sandbox) both use it, so both run the same ranks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shardlab.ranks.watched import (
     read_all,
 )
 
-GRACE = 1.0  # seconds that the others get to notice a failed rank, before they are ended too
+GRACE = 1.0  # seconds that the other ranks get to notice a failed rank before they are killed too
 
 
 def supervise(
@@ -49,12 +49,13 @@ def supervise(
     joined: bool = True,
     uncounted: Callable[[], float] = float,
 ) -> Outcome:
-    """Run `program(rank)` on forked ranks and collect how each ended, within `timeout` seconds.
+    """Run `program(rank)` on forked ranks for at most `timeout` seconds and collect how each rank ended.
 
-    `environment`: variables of the ranks, those of the transport by default. `joined=False` starts processes that form
-    no group; `most_output` ends a call whose rank prints more bytes; `uncounted` seconds are added to `timeout`.
+    `environment`: environment variables for the ranks, by default those of the transport. `joined=False` starts
+    processes that form no group; `most_output` stops a call when a rank prints more bytes; `uncounted()` seconds are
+    added to `timeout`.
 
-    1. fork  2. watch pipes, exits and the clock  3. end whatever is left  4. explain
+    1. fork  2. watch pipes, exits and the clock  3. kill the remaining ranks  4. explain
     """
     began = time.monotonic()
     ledgers = [ledger.new_ledger() for _ in range(num_ranks)] if observe else []
@@ -79,7 +80,7 @@ def supervise(
 
 @contextmanager
 def _meeting_place() -> Iterator[str]:
-    """A file for the ranks' rendezvous that needs no writable folder: memory with a name under /proc, on Linux."""
+    """A file for the ranks' rendezvous; on Linux it is in memory, named under /proc, and needs no writable folder."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("rendezvous", 0)
         try:
@@ -102,7 +103,7 @@ def _fork(program: Callable[[int], Sequence[inside.Part]], rank: int, world: Wor
     if pid == 0:
         os.setpgid(0, 0)
         end_with_parent()
-        if os.getppid() != supervisor:  # it died before we could ask
+        if os.getppid() != supervisor:  # it died before we could ask to end with it
             os._exit(1)
         _forget_others(rank, world, others)
         os.close(output_out)
@@ -117,7 +118,7 @@ def _fork(program: Callable[[int], Sequence[inside.Part]], rank: int, world: Wor
 
 
 def _forget_others(rank: int, world: World, others: list[Watched]) -> None:
-    """In a new rank: give up what would let it hear or see the other ranks except by sending messages."""
+    """In a new rank: close everything through which it could observe other ranks other than by messages."""
     for other in others:
         for descriptor in (other.output, other.result, other.stack):
             os.close(descriptor)
@@ -194,7 +195,7 @@ def _end(ranks: list[Watched]) -> None:
 
 
 def _reap_strays() -> None:
-    """Kill and reap processes that ranks left behind: the worker is their subreaper, so they are its children now."""
+    """Kill and reap processes that ranks left running: the worker is their subreaper, so they are its children now."""
     if sys.platform != "linux":
         return
     for _ in range(100):
@@ -210,7 +211,7 @@ def _reap_strays() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever a rank leaves running, so that it can be ended."""
+    """Become the parent of all processes that ranks leave running, so that they can be killed."""
     _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
 

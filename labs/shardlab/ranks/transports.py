@@ -1,4 +1,4 @@
-"""Choose how ranks talk: NCCL with a GPU a rank, NCCL with all ranks on one GPU, or gloo on CPUs."""
+"""Choose how ranks communicate: NCCL with one GPU per rank, NCCL with all ranks on one GPU, or gloo on CPUs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MULTI_RANK_NCCL = (2, 30)  # the first NCCL that accepts two ranks on one GPU
 
 
 def choose_transport(num_ranks: int) -> str:
-    """The fastest transport that this machine has for `num_ranks` ranks.
+    """The fastest transport that this machine offers for `num_ranks` ranks.
 
-    `nccl` needs a GPU a rank; `nccl-shared` puts all ranks on one GPU, which NCCL allows from 2.30 on; `gloo` always
-    works. The drivers are asked through `nvidia-smi`'s library only if torch was built with CUDA.
+    `nccl` needs one GPU per rank; `nccl-shared` puts all ranks on one GPU, which NCCL allows since 2.30; `gloo` always
+    works. The driver is queried (through the library behind `nvidia-smi`) only if torch was built with CUDA.
     """
     num_gpus = count_gpus()
     if num_gpus >= num_ranks:
@@ -26,14 +26,14 @@ def choose_transport(num_ranks: int) -> str:
 
 
 def count_gpus() -> int:
-    """How many CUDA devices torch could use, asked without starting CUDA (a forked rank could not start it again)."""
+    """How many CUDA devices torch could use, without initializing CUDA (a forked rank could not do so again)."""
     import torch
 
     return torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
 
 
 def nccl_version() -> tuple[int, ...]:
-    """The version of the NCCL that is loaded, which may be newer than the one torch was built with; (0,) if none."""
+    """The version of the loaded NCCL, which may be newer than the one torch was built with; (0,) if there is none."""
     import torch
 
     if not torch.backends.cuda.is_built() or not torch.distributed.is_nccl_available():
@@ -49,7 +49,7 @@ def nccl_version() -> tuple[int, ...]:
 
 
 def check_transport(transport: str | None, num_ranks: int) -> str:
-    """`transport`, or the chosen one for None; ValueError names those that would work here."""
+    """`transport`, or the fastest one for None; raises ValueError that names the transports that work here."""
     chosen = choose_transport(num_ranks)
     if transport is None:
         return chosen
@@ -60,7 +60,7 @@ def check_transport(transport: str | None, num_ranks: int) -> str:
 
 
 def environment(transport: str) -> dict[str, str]:
-    """Variables that the ranks need: gloo on the loopback interface, NCCL with few channels on a shared GPU."""
+    """Environment variables for the ranks: gloo on the loopback interface, NCCL with few channels on a shared GPU."""
     if transport == GLOO:
         return {"GLOO_SOCKET_IFNAME": loopback_name()}
     if transport == NCCL_SHARED:
@@ -75,9 +75,9 @@ def environment(transport: str) -> dict[str, str]:
 
 
 def interface_towards(host: str) -> str:
-    """The interface over which this machine reaches `host`; no packet is sent.
+    """The network interface through which this machine reaches `host`; sends no packet.
 
-    On the machine that `host` names, its own address is asked for, which leads to the same interface.
+    On the machine that `host` names, this is the interface that has the address of `host`.
     """
     import psutil
 
@@ -91,6 +91,6 @@ def interface_towards(host: str) -> str:
 
 
 def loopback_name() -> str:
-    """The loopback interface: `lo` on Linux, `lo0` on macOS. Without it gloo asks for the host's name, up to 35 s."""
+    """The loopback interface: `lo` on Linux, `lo0` on macOS. Without it gloo resolves the host name: up to 35 s."""
     names = [name for _, name in socket.if_nameindex()]
     return os.environ.get("GLOO_SOCKET_IFNAME") or next((name for name in ("lo", "lo0") if name in names), names[0])

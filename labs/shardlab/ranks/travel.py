@@ -1,4 +1,4 @@
-"""How a notebook's function travels to the ranks: by value, with its surroundings and the source lines of its cells."""
+"""Send a notebook's function to the ranks: by value, with its working folder, environment and cell sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_POR
 
 
 class PerRank:
-    """An argument that differs per rank: `run(f, PerRank([a, b]), ranks=2)` is `f(a)` on rank 0, `f(b)` on rank 1."""
+    """An argument with one value per rank: `run(f, PerRank([a, b]), ranks=2)` is `f(a)` on rank 0, `f(b)` on rank 1."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = list(values)
@@ -36,25 +36,25 @@ class PerRank:
 
 
 def pack(function: Callable, args: tuple) -> bytes:
-    """Surroundings and (function, args) as bytes; functions of notebooks, scripts and tests travel by value.
+    """Surroundings and (function, args) as bytes; functions of notebooks, scripts and tests are pickled by value.
 
-    Raises TypeError naming what cannot travel (an open file, a lock, a generator, a process group).
+    Raises TypeError for objects that cannot be pickled (an open file, a lock, a generator, a process group).
     """
     try:
         with by_value(function):
             packed = _dumps((function, args))
-    except Exception as error:  # whatever an object's own way of being pickled raises
+    except Exception as error:  # an object's own pickling code may raise anything
         raise TypeError(
-            f"{_name(function)}() or one of its arguments cannot travel to the ranks: {error}. Make such an object (an "
-            "open file, a lock, a generator, a process group) inside the function, on the rank that uses it."
+            f"{_name(function)}() or one of its arguments cannot be sent to the ranks: {error}. Create such an object "
+            "(an open file, a lock, a generator, a process group) inside the function, on the rank that uses it."
         ) from None
     return pickle.dumps(Surroundings.here()) + packed
 
 
 def _dumps(what: tuple) -> bytes:
-    """As cloudpickle's, with modules that have a class of their own by name, too.
+    """Like cloudpickle.dumps, but also pickles modules of a subclass of ModuleType by name.
 
-    A function that says `model.config` beside `dist` takes torch.distributed.config along, which is one of them.
+    torch.distributed.config is such a module: a function that uses both `model.config` and `dist` includes it.
     """
     import cloudpickle
 
@@ -70,14 +70,14 @@ def _dumps(what: tuple) -> bytes:
 
 
 _registry = threading.Lock()
-_users: Counter[str] = Counter()  # calls that pack something of a module now: cloudpickle has one list for all threads
+_users: Counter[str] = Counter()  # calls now packing from each module: cloudpickle has one list for all threads
 
 
 @contextmanager
 def by_value(function: Any) -> Iterator[None]:
-    """Let a function of a script or test travel with its module's names, as those of a notebook do anyway.
+    """Pickle a script's or test's function together with its module's globals, as already happens in a notebook.
 
-    Several threads may pack functions of one module at once: the first registers it, the last takes it off the list.
+    Several threads may pack functions of one module at once: the first registers it, the last unregisters it.
     """
     import cloudpickle
 
@@ -99,26 +99,27 @@ def by_value(function: Any) -> Iterator[None]:
 
 
 def unpack(payload: bytes) -> tuple[Callable, tuple]:
-    """The inverse of `pack`, on the rank: first the surroundings, in which the function's imports are then found."""
+    """The inverse of `pack`, on the rank: sets up the surroundings first, so that the function's imports work."""
     stream = io.BytesIO(payload)
     pickle.load(stream).settle()
     return pickle.load(stream)
 
 
 def pack_result(function: Callable, result: Any) -> bytes:
-    """What a rank hands back, as bytes; TypeError when it cannot travel."""
+    """A rank's result as bytes; raises TypeError if it cannot be pickled."""
     import cloudpickle
 
     try:
         return cloudpickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise TypeError(
-            f"what {_name(function)}() returned cannot travel back: {error}. Return numbers, tensors, or lists of them."
+            f"the return value of {_name(function)}() cannot be sent back: {error}. Return numbers, tensors, or lists "
+            "of them."
         ) from None
 
 
 def run_payload(payload: bytes, rank: int) -> bytes:
-    """Run the packed function as one rank and pack its result; the caller's surroundings come first."""
+    """Unpack the function, run it as one rank, and pack its result."""
     function, args = unpack(payload)
     result = function(*[argument[rank] if isinstance(argument, PerRank) else argument for argument in args])
     return pack_result(function, result)
@@ -130,7 +131,7 @@ def _name(function: Callable) -> str:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a function finds around it where it was written: folder, import path, environment, cells' source lines."""
+    """The state a function depends on where it was written: folder, import path, environment, cell sources."""
 
     folder: str
     path: list[str]
@@ -139,12 +140,12 @@ class Surroundings:
 
     @classmethod
     def here(cls) -> Surroundings:
-        """Those of this process."""
+        """The surroundings of this process."""
         return cls(os.getcwd(), list(sys.path), child_environment(), cell_sources())
 
     def settle(self) -> None:
-        """Give a rank the same; tracebacks and `inspect` then find the lines of notebook cells."""
-        with suppress(OSError):  # the folder has gone, or the rank may not enter it
+        """Recreate the surroundings in a rank; tracebacks and `inspect` then find the lines of notebook cells."""
+        with suppress(OSError):  # the folder is gone, or the rank may not enter it
             os.chdir(self.folder)
         sys.path[:] = self.path
         os.environ.update({name: value for name, value in self.environment.items() if name not in RANK_VARIABLES})
@@ -153,7 +154,7 @@ class Surroundings:
 
 
 def child_environment() -> dict[str, str]:
-    """Our environment without proxies (loopback needs none) and without the ranks of an outer torchrun."""
+    """Our environment without proxies (loopback needs none) and without the variables of an outer torchrun."""
     started = (*RANK_VARIABLES, OURS)
     kept = {k: v for k, v in os.environ.items() if k not in started and not k.startswith("TORCHELASTIC_")}
     kept = {k: v for k, v in kept.items() if not k.lower().endswith("_proxy")}
@@ -161,14 +162,14 @@ def child_environment() -> dict[str, str]:
 
 
 def cell_sources() -> dict[str, list[str]]:
-    """The source lines of every notebook cell run so far, by the file name that its functions carry."""
+    """The source lines of every notebook cell run so far, by the file name in its code objects."""
     return {name: list(entry[2]) for name, entry in list(linecache.cache.items()) if len(entry) == 4 and is_cell(name)}
 
 
 def _is_installed(module: Any) -> bool:
-    """Whether a rank can import the module by itself: ours, the standard library's, an installed package's."""
+    """Whether a rank can import the module: shardlab, the standard library or an installed package."""
     if module.__name__ == "__main__":
-        return True  # cloudpickle always takes these by value
+        return True  # cloudpickle always pickles these by value
     file = getattr(module, "__file__", None) or ""
-    root = module.__name__.split(".")[0]  # a rank finds `mine` as this process does: from the working folder
+    root = module.__name__.split(".")[0]  # a rank imports `mine` from the working folder, as this process does
     return root in ("shardlab", "mine") or not file or "/lib/python" in file

@@ -1,4 +1,4 @@
-"""The notebook's side of the warm worker: start it once, send it calls, print what the ranks print."""
+"""The notebook's side of the warm worker: start it once, send it calls, print the ranks' output."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from shardlab.ranks.watched import anonymous_file, content_of
 from shardlab.ranks.worker import KEY_VARIABLE, send_at_once
 
 START_LIMIT = 120.0  # seconds: importing torch from a cold disk on a busy machine
-ANSWER_LIMIT = 30.0  # seconds beyond a call's own timeout before the worker itself is given up
-CANCEL_LIMIT = 10.0  # seconds in which an interrupted worker ends its ranks
+ANSWER_LIMIT = 30.0  # seconds beyond a call's timeout before we give up on the worker
+CANCEL_LIMIT = 10.0  # seconds that an interrupted worker has to kill its ranks
 
 Printer = Callable[[int, str], None]
 
@@ -60,14 +60,14 @@ class WarmWorker:
                 os.close(complaints)
 
     def _accept(self, listener: Listener, complaints: int) -> Connection:
-        """Wait for the worker to call back, as long as its process lives."""
+        """Wait for the worker to connect, as long as its process is alive."""
         listening = listener._listener._socket  # type: ignore[attr-defined] - the library offers no time limit
         listening.settimeout(0.5)
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 said = content_of(complaints).strip()[-1000:]
-                raise WorkerLost(f"torchrun did not start a worker; run `shardlab doctor`. It said:\n{said}")
+                raise WorkerLost(f"torchrun did not start a worker; run `shardlab doctor`. torchrun's output:\n{said}")
             with suppress(TimeoutError):
                 connection = listener.accept()
                 return connection
@@ -75,20 +75,20 @@ class WarmWorker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this process owns the worker (a fork does not), it runs, and it has not closed the connection."""
+        """Whether this process owns the worker (a fork does not), and it runs and keeps the connection open."""
         if self.owner != os.getpid() or self._process.poll() is not None or self._connection.closed:
             return False
         if not self._lock.acquire(blocking=False):
-            return True  # another thread's call runs, and what the worker says is for that one
+            return True  # another thread is in a call, and the worker's messages belong to that call
         try:
-            return not self._connection.poll()  # between calls it says nothing but good-bye
+            return not self._connection.poll()  # between calls the only event is a closed connection
         finally:
             self._lock.release()
 
     def call(self, call: RankCall, printer: Printer) -> Outcome:
-        """Run one call; prints arrive while it runs. Ctrl-C ends the ranks, and then raises KeyboardInterrupt here.
+        """Run one call and print output as it arrives. Ctrl-C kills the ranks, then raises KeyboardInterrupt here.
 
-        Calls of several threads wait for one another.
+        Calls from several threads run one after another.
         """
         with self._lock:
             try:
@@ -103,7 +103,7 @@ class WarmWorker:
                 raise WorkerLost("the warm worker ended during the call; call again to start a new one") from error
 
     def _cancel(self) -> None:
-        """End the running call's ranks and keep the worker, unless it does not answer or Ctrl-C comes again."""
+        """Kill the running call's ranks but keep the worker, unless it does not answer or Ctrl-C is pressed again."""
         try:
             with _whole_message():
                 self._connection.send("cancel")
@@ -112,7 +112,7 @@ class WarmWorker:
             self.close()
 
     def _collect(self, last: str, printer: Printer, limit: float) -> Any:
-        """Print what comes until the message `last`, and return what that carries."""
+        """Print output until the message of kind `last` arrives, and return its content."""
         deadline = time.monotonic() + limit
         while self._connection.poll(max(0.0, deadline - time.monotonic())):
             with _whole_message():
@@ -122,14 +122,14 @@ class WarmWorker:
             if kind == "output":
                 printer(*content)
         self.close()
-        raise WorkerLost("the warm worker does not answer and was ended; call again to start a new one")
+        raise WorkerLost("the warm worker did not answer and was stopped; call again to start a new one")
 
     def close(self) -> None:
-        """End worker and torchrun, and leave no file."""
+        """Stop the worker and torchrun, and leave no files."""
         if self.owner != os.getpid():
             return
         if hasattr(self, "_connection"):
-            self._connection.close()  # the worker sees it and ends by itself, and torchrun after it
+            self._connection.close()  # the worker notices and exits, and then torchrun does
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(2.0)
         end_session(self._process)
@@ -137,8 +137,8 @@ class WarmWorker:
 
 @contextmanager
 def _whole_message() -> Iterator[None]:
-    """Hold Ctrl-C back while a message is read or written: half of one would garble all that follow."""
-    if threading.current_thread() is not threading.main_thread():  # Ctrl-C goes to the main thread alone
+    """Delay Ctrl-C while a message is read or written: a partial message would corrupt the stream."""
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C only reaches the main thread
         yield
         return
     held: list[tuple] = []
@@ -152,7 +152,7 @@ def _whole_message() -> Iterator[None]:
 
 
 def end_session(process: subprocess.Popen) -> None:
-    """Kill a process started in a session of its own, with all its children."""
+    """Kill a process that was started in its own session, and all its children."""
     import psutil
 
     if process.poll() is not None:
@@ -166,7 +166,7 @@ def end_session(process: subprocess.Popen) -> None:
 
 
 def torchrun(num_processes: int) -> list[str]:
-    """torchrun on this machine alone, on loopback, on a port that it chooses."""
+    """The command that starts torchrun on this machine only, on loopback, on a port that it chooses."""
     return [
         sys.executable,
         *("-m", "torch.distributed.run"),
@@ -176,16 +176,16 @@ def torchrun(num_processes: int) -> list[str]:
         "--rdzv-backend=c10d",
         "--rdzv-endpoint=127.0.0.1:0",
         "--local-addr=127.0.0.1",
-        f"--log-dir={os.devnull}",  # otherwise it insists on a folder of its own
+        f"--log-dir={os.devnull}",  # otherwise it creates a folder
     ]
 
 
 _worker: WarmWorker | None = None
-_starting: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)  # by process: a fork takes no held lock along
+_starting: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)  # by process: forks inherit no held lock
 
 
 def worker() -> WarmWorker:
-    """This process's warm worker, started at the first call."""
+    """This process's warm worker, started on first use."""
     global _worker  # noqa: PLW0603 - one worker per process
     with _starting[os.getpid()]:
         if _worker is None or not _worker.is_alive:

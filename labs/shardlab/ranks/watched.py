@@ -1,4 +1,4 @@
-"""One forked rank as its supervisor sees it: what it prints, its message, how it ended, where it hangs."""
+"""The supervisor's view of one forked rank: its prints, its message, how it ended, and where it hangs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_RESULT_BYTES = 4 << 30
 
 
 class Watched:
-    """One forked rank as its supervisor sees it: a process, two pipes, a ledger."""
+    """The supervisor's view of one forked rank: a process, two pipes, and a file for its stacks."""
 
     def __init__(self, pid: int, rank: int, output: int, result: int, stack: int) -> None:
         self.pid, self.rank = pid, rank
@@ -32,9 +32,9 @@ class Watched:
         self.exit_code: int | None = None
 
     def hear(self, data: bytes) -> None:
-        """Take a part of the rank's message; when it is complete the rank has ended, rightly or not."""
+        """Add data to the rank's message; once that is complete, set how the rank ended."""
         if self.end is not None:
-            return  # what comes after a whole message is nobody's
+            return  # ignore anything after the complete message
         self.message += data
         head = inside.LENGTH.size
         if len(self.message) < head:
@@ -51,7 +51,7 @@ class Watched:
 
 
 def read(selector: selectors.BaseSelector, rank: Watched, pipe: str, emit: Emit) -> bool:
-    """Take what a pipe holds; False when nothing was there."""
+    """Read from a pipe; returns False if it was empty or closed."""
     descriptor = rank.output if pipe == "output" else rank.result
     try:
         data = os.read(descriptor, 1 << 20)
@@ -71,7 +71,7 @@ def read(selector: selectors.BaseSelector, rank: Watched, pipe: str, emit: Emit)
 
 
 def _show(rank: Watched, data: bytes, emit: Emit) -> None:
-    """Pass on what a rank prints, up to the limit, and say once that the rest is dropped."""
+    """Emit a rank's prints up to the limit, and report once that the rest is dropped."""
     room = OUTPUT_LIMIT - rank.printed
     rank.printed += len(data)
     if room > 0:
@@ -81,14 +81,14 @@ def _show(rank: Watched, data: bytes, emit: Emit) -> None:
 
 
 def read_all(selector: selectors.BaseSelector, rank: Watched, emit: Emit) -> None:
-    """Take what a rank printed before it ended; at most a little, for a rank that prints forever."""
+    """Read what a rank printed before it ended; only a few times, because it may still be printing."""
     for _ in range(8):
         if not read(selector, rank, "output", emit):
             return
 
 
 def notice_exit(rank: Watched) -> None:
-    """Reap a rank that has left by itself: a message that it completed before still counts."""
+    """Reap a rank that exited on its own; a message that it completed before still counts."""
     if rank.end is not None or rank.exit_code is not None:
         return
     pid, status = os.waitpid(rank.pid, os.WNOHANG)
@@ -102,7 +102,7 @@ def notice_exit(rank: Watched) -> None:
 
 
 def anonymous_file() -> int:
-    """A file that is seen in no folder, and on Linux needs none; 0o600, read and write."""
+    """A file that appears in no folder (on Linux it is only in memory), mode 0o600, for reading and writing."""
     if sys.platform == "linux":
         return os.memfd_create("shardlab", 0)
     descriptor, path = tempfile.mkstemp()
@@ -111,7 +111,7 @@ def anonymous_file() -> int:
 
 
 def ask_for_stacks(ranks: list[Watched]) -> None:
-    """Let faulthandler write where each rank is; it needs a moment."""
+    """Have faulthandler write where each rank is, which takes a moment."""
     for rank in ranks:
         with suppress(ProcessLookupError):
             os.kill(rank.pid, signal.SIGUSR1)

@@ -1,7 +1,7 @@
-"""The warm worker: a process that has imported torch and nothing else, and forks the ranks of every call.
+"""The warm worker: a process that has imported torch and does no work, and forks the ranks of every call.
 
-Started once by `torchrun` behind a notebook or a test session: `python -m shardlab.ranks.worker HOST PORT`. It runs no
-operator, starts no thread and touches no GPU, so that each call begins as clean as a new process, and warm.
+`torchrun` starts it once per notebook or test session: `python -m shardlab.ranks.worker HOST PORT`. It runs no
+operator, starts no thread and does not use a GPU, so a forked rank is as clean as a new process but starts faster.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
-import cloudpickle  # noqa: F401 - forked ranks find these imported
+import cloudpickle  # noqa: F401 - imported here so that forked ranks need not import them
 import numpy  # noqa: F401
 import torch
 
@@ -30,8 +30,8 @@ KEY_VARIABLE = "SHARDLAB_WORKER_KEY"
 def serve(connection: Connection) -> None:
     """Answer calls until the notebook closes the connection or dies.
 
-    A call is answered by ("output", rank, text) messages and one ("end", outcome). "cancel" ends the running call, if
-    one runs, and is answered by ("idle",) after its end: it may arrive when the call has just ended by itself.
+    The answer to a call is any number of ("output", rank, text) messages and one ("end", outcome). "cancel" stops the
+    running call, if any, and is answered by ("idle",) afterwards; it may arrive just after the call has ended.
     """
     try:
         while True:
@@ -40,11 +40,11 @@ def serve(connection: Connection) -> None:
             if was_cancelled:
                 connection.send(("idle",))
     except (EOFError, OSError):
-        return  # the notebook has gone
+        return  # the notebook is gone
 
 
 def _answer(connection: Connection, call: RankCall) -> bool:
-    """Run one call and send its outcome; whether a cancel was taken from the connection."""
+    """Run one call and send its outcome; returns whether a cancel was received meanwhile."""
     gone = False
 
     def emit(rank: int, text: str) -> None:
@@ -83,15 +83,15 @@ def _program(connection: Connection, call: RankCall) -> Any:
 
 
 def send_at_once(connection: Connection) -> None:
-    """Let no message wait: TCP would hold the body of a large one back until its head is acknowledged, for 40 ms."""
+    """Disable Nagle's algorithm, which would delay the body of a large message by 40 ms until its header is acked."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def main() -> None:
     """Connect to the notebook that started this worker, and serve it."""
-    import_module("torch._dynamo")  # a rank's first optimizer imports it: 800 modules, a second or two
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the notebook's: it asks for a cancel
+    import_module("torch._dynamo")  # a rank's first optimizer would import it: 800 modules, a second or two
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the notebook handles Ctrl-C and sends a cancel
     end_with_parent()
     adopt_orphans()
     claim_torchrun()

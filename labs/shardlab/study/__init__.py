@@ -1,4 +1,4 @@
-"""Self-study that keeps going: the learner's pages, newer text under the same answers, and progress."""
+"""Self-study: the learner's pages, page updates that keep the answers, and progress."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Everything of a learner's folder as one file, and back: nothing in a foreign file reaches beyond the folder."""
+"""Export a learner's folder as one file, and import it safely: no entry can be written outside the folder."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ STARTS_PROGRAMS = re.compile(r"jupyter.*config.*|.*\.(pth|so|dylib|pyd)|(site|us
 
 @dataclass(frozen=True)
 class Exported:
-    """How many files an export has, and the names of those that no import would take."""
+    """How many files an export has, and the names of the files it left out because an import would refuse them."""
 
     count: int
     left_out: list[str]
 
 
 def export(folder: Folder, target: Path) -> Exported:
-    """Write all files of a folder to a new zip file; links, caches and what an import put away are left out.
+    """Write all files of a folder to a new zip file, except links, caches and files that an import put away.
 
-    Raises ValueError for a target that is there already, or cannot be written.
+    Raises ValueError if the target already exists or cannot be written.
     """
     if target.exists():
-        raise ValueError(f"{target} is there already: choose another name")
+        raise ValueError(f"{target} already exists: choose another name")
     files = {path.relative_to(folder.path).as_posix(): path for path in sorted(_files(folder.path))}
     taken = [name for name in files if _foreign(name) is None]
     part = target.with_name(f".{target.name}.part")
@@ -66,16 +66,14 @@ def _files(top: Path) -> Iterator[Path]:
 
 
 def bring(folder: Folder, source: Path, *, replace: bool = False) -> Path | None:
-    """Put the files of a bundle into a folder, and return where the work that was there before lies now, or None.
+    """Put the files of a bundle into a folder; returns the folder to which earlier work was moved, or None.
 
-    Everything is unpacked and looked at before a file of the folder is touched. Raises ValueError for a broken or
-    foreign file, and for a folder with work in it, unless `replace` says to put that work away.
+    Unpacks and checks everything before it touches a file of the folder. Raises ValueError for a broken or foreign
+    file, and for a folder that contains work unless `replace` allows moving that work away.
     """
     blank = is_blank(folder)
     if not (replace or blank):
-        raise ValueError(
-            f"{folder.path} holds work: export it, or say --replace, which puts it away beside the new one"
-        )
+        raise ValueError(f"{folder.path} contains work: export it, or use --replace, which moves it to a subfolder")
     with tempfile.TemporaryDirectory(dir=folder.path, prefix=UNPACKING) as unpacked:
         _unpack(source, Path(unpacked))
         kept = page.free(folder.path / PUT_AWAY)
@@ -87,14 +85,14 @@ def bring(folder: Folder, source: Path, *, replace: bool = False) -> Path | None
             for path in list(Path(unpacked).iterdir()):
                 path.rename(folder.path / path.name)
         except OSError as error:
-            raise ValueError(f"the import stopped half way ({error}): what was there before lies in {kept}") from None
+            raise ValueError(f"the import stopped halfway ({error}): your earlier files are in {kept}") from None
     if blank:
         shutil.rmtree(kept)
     return None if blank else kept
 
 
 def is_blank(folder: Folder) -> bool:
-    """Whether a folder holds nothing but pages as they were laid out."""
+    """Whether a folder contains only pages as they were released."""
     ours = {folder.notebook(week): folder.laid_out(week) for week in folder.weeks()}
     others = {folder.path / "start.ipynb", folder.path / MARK, *ours.values()}
     for path in _files(folder.path):
@@ -107,7 +105,7 @@ def is_blank(folder: Folder) -> bool:
 
 
 def _unpack(source: Path, target: Path) -> None:
-    """Write the files of a bundle below `target`; raises ValueError for whatever does not belong there."""
+    """Write the files of a bundle below `target`; raises ValueError for anything that does not belong there."""
     try:
         with zipfile.ZipFile(source) as bundle:
             _refuse_foreign(bundle, source)
@@ -126,7 +124,7 @@ def _unpack(source: Path, target: Path) -> None:
                             )
                         file.write(piece)
             if json.loads((target / MARK).read_text(encoding="utf-8")).get("format") != FORMAT:
-                raise ValueError(f"{source} has another format than this course reads: update the course first")
+                raise ValueError(f"{source} has a format that this course cannot read: update the course first")
     except FileNotFoundError:
         raise ValueError(f"there is no file {source}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
@@ -136,7 +134,7 @@ def _unpack(source: Path, target: Path) -> None:
 
 
 def _refuse_foreign(bundle: zipfile.ZipFile, source: Path) -> None:
-    """Refuse names that lead elsewhere, links, files that start programs by lying there, and what is not an export."""
+    """Refuse names outside the folder, links, files that programs run automatically, and files that are no export."""
     infos = bundle.infolist()
     if len(infos) > MOST_FILES or sum(info.file_size for info in infos) > MOST_BYTES:
         raise ValueError(f"{source} is larger than any learner's folder: nothing was changed")
@@ -148,15 +146,15 @@ def _refuse_foreign(bundle: zipfile.ZipFile, source: Path) -> None:
         is_link = stat.S_ISLNK(info.external_attr >> 16)
         if is_link or (reason := _foreign(info.filename)) is not None:
             raise ValueError(
-                f"{source} holds {info.filename!r}, {'a link' if is_link else reason}: nothing was changed"
+                f"{source} contains {info.filename!r}, {'a link' if is_link else reason}: nothing was changed"
             )
         if (low := info.filename.rstrip("/").lower()) in seen:
-            raise ValueError(f"{source} holds {info.filename!r} twice: nothing was changed")
+            raise ValueError(f"{source} contains {info.filename!r} twice: nothing was changed")
         seen.add(low)
 
 
 def _foreign(name: str) -> str | None:
-    """Why a bundle may not hold a file of this name, as the end of a sentence; None if it may."""
+    """Why a bundle may not contain a file of this name, as the end of a sentence; None if it may."""
     parts = PurePosixPath(name).parts
     reasons = {
         "which leads out of the folder": name.startswith("/") or not parts or ".." in parts or "\\" in name,

@@ -1,6 +1,6 @@
-"""Interview questions at growing intervals: Leitner's boxes, computed from the records of what was known.
+"""Interview questions at growing intervals: Leitner's boxes, computed from the records of earlier answers.
 
-Sebastian Leitner, So lernt man lernen (1972): a card that was known goes to the next box, another one to the first.
+Sebastian Leitner, So lernt man lernen (1972): a card you knew moves to the next box, any other back to the first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shardlab.study.interview import QUESTIONS, Setting
 from shardlab.study.interview.asking import asked
 from shardlab.study.records import Record
 
-DAYS = (1, 2, 4, 8, 16)  # after which a card of box 1, 2, … is due again
+DAYS = (1, 2, 4, 8, 16)  # until a card in box 1, 2, … is due again
 
 
 @dataclass(frozen=True)
 class Card:
-    """A question with its model answer; box 0 was never asked. `due` is when to ask it next."""
+    """A question with its model answer. In box 0 it was never asked; `due` is when to ask it next."""
 
     key: str
     week: str
@@ -33,13 +33,13 @@ class Card:
 
 
 def setting() -> Setting:
-    """Whose numbers the questions are asked with: Llama 3 70B on 512 H100s."""
+    """The setting whose numbers appear in the questions: Llama 3 70B on 512 H100s."""
     layout = Layout(tp=8, pp=4, dp=16, num_microbatches=64, zero=1, sequence_parallel=True)
     return Setting(find_model("llama3-70b"), layout, find_accelerator("h100"), tokens=2e12)
 
 
 def cards(rows: Sequence[Record]) -> list[Card]:
-    """All cards in the order of the weeks, each in the box where the records leave it."""
+    """All cards in the order of the weeks, each in its box according to the records."""
     boxes: dict[str, tuple[int, datetime]] = {}
     for row in rows:
         if row["event"] == "card" and isinstance(row.get("card"), str):
@@ -55,9 +55,9 @@ def cards(rows: Sequence[Record]) -> list[Card]:
 
 
 def due(folder: Folder, rows: Sequence[Record], *, now: datetime | None = None, every_week: bool = False) -> list[Card]:
-    """The cards to ask now: those of begun weeks, the longest overdue first, and new ones after them.
+    """The cards to ask now: those of weeks you have begun, longest overdue first, then new ones.
 
-    every_week: those of weeks without a record too.
+    every_week: include weeks without a record.
     """
     begun = {row["exercise"].partition(".")[0] for row in rows}
     moment = now or datetime.now(UTC)

@@ -1,10 +1,10 @@
-"""A learner's folder: the pages with the answers, and `.study/` beside them with what the study keeps.
+"""A learner's folder: pages with answers, and `.study/` with the study's own files.
 
 work/weekNN_topic/weekNN_topic.ipynb    a page with the learner's answers
 work/weekNN_topic/backups/              the page before an update or a reset
-work/attempts/                          answers that were put away
+work/attempts/                          answers that were moved away by a reset
 work/.study/records.jsonl               checks, hints, cards: one line each
-work/.study/pages/weekNN_topic.ipynb    the page as it was laid out: what is not in it is the learner's
+work/.study/pages/weekNN_topic.ipynb    the page as released: everything that differs from it is the learner's
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from shardlab.study import page
 from shardlab.study.where import INSTALLED, NAME, ROOT, around
 
 FORMAT = 1
-MOST_TWICE = 50  # times that a page says the same in a cell
+MOST_TWICE = 50  # how many cells of a page may have the same text
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a learner works, and the course whose pages lie in it."""
+    """The folder in which a learner works, and the course that its pages come from."""
 
     path: Path
     course: Path
@@ -44,14 +44,14 @@ class Folder:
         return page.page_path(self.path, week)
 
     def laid_out(self, week: str) -> Path:
-        """The page as it was laid out last."""
+        """The latest released page in the learner's folder."""
         return self.path / NAME / "pages" / f"{week}.ipynb"
 
     def weeks(self) -> list[str]:
         return page.weeks_of(self.course)
 
     def week(self, name: str) -> str:
-        """The full name of "week02" or "week02_ddp"; raises ValueError that lists the weeks there are."""
+        """The full name of "week02" or "week02_ddp"; raises ValueError that lists the existing weeks."""
         found = [week for week in self.weeks() if name in (week, week.split("_")[0])]
         if len(found) != 1:
             raise ValueError(f"no week is called {name!r}: {instead(name, self.weeks())}")
@@ -62,9 +62,9 @@ class Folder:
         return {one.name: one for week in self.weeks() for one in page.exercises_of(self.course, week)}
 
     def exercise(self, name: str) -> page.Exercise:
-        """An exercise by its name, or by a part of it that no other of the week has: "week02.bucket".
+        """An exercise by its name, or by a part of it that is unique in its week: "week02.bucket".
 
-        Raises ValueError that lists the exercises in question.
+        Raises ValueError that lists the candidates.
         """
         everything = self.exercises()
         if name in everything:
@@ -73,14 +73,14 @@ class Folder:
         of_week = [one for one in everything if one.startswith(f"{week}.")]
         found = [one for one in of_week if part and part in one.partition(".")[2]]
         if len(found) != 1:
-            raise ValueError(f"{name!r} names no single exercise: {instead(name, found or of_week or everything)}")
+            raise ValueError(f"{name!r} does not match one exercise: {instead(name, found or of_week or everything)}")
         return everything[found[0]]
 
 
 def course_folder() -> Path:
     """The folder with the course's pages, in the installed package or in the course's own folder.
 
-    Raises ValueError where there are none.
+    Raises ValueError if there are none.
     """
     found = next((one for one in (INSTALLED, ROOT / "course") if page.weeks_of(one)), None)
     if found is None:
@@ -89,39 +89,39 @@ def course_folder() -> Path:
 
 
 def _usual(source: Path) -> Path:
-    """Where a learner's folder lies unless another is named: beside the course, or here if that is inside a package."""
+    """The default learner's folder: next to the course, or in the working folder if the course is installed."""
     return (Path.cwd() if source == INSTALLED else source.parent) / "work"
 
 
 def find(path: Path | None = None, course: Path | None = None) -> Folder:
-    """The learner's folder: the one that is named, else the one around here, else the usual one.
+    """The learner's folder: the given one, else the one that contains the working folder, else the default.
 
-    Raises ValueError where it was not laid out.
+    Raises ValueError if it has not been set up.
     """
     source = course or course_folder()
     chosen = path or around(Path.cwd()) or _usual(source)
     try:
         kept = json.loads((chosen / NAME / "folder.json").read_text(encoding="utf-8"))["format"]
     except FileNotFoundError:
-        raise ValueError(f"{chosen} is not laid out: `shardlab study begin` does it, as `make lab` does") from None
+        raise ValueError(f"{chosen} is not set up: run `shardlab study begin` (`make lab` does it, too)") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{chosen / NAME / 'folder.json'} cannot be read ({error}): delete it and begin again"
         ) from None
     if kept != FORMAT:
-        raise ValueError(f"{chosen} has format {kept!r} and this course reads {FORMAT}: update the course first")
+        raise ValueError(f"{chosen} has format {kept!r}, but this course reads {FORMAT}: update the course first")
     return Folder(chosen.resolve(), source)
 
 
 def begin(path: Path | None = None, course: Path | None = None) -> tuple[Folder, list[str]]:
-    """Lay out the pages that are not there yet, and return the folder and the weeks that were laid out.
+    """Copy the missing pages into the learner's folder; returns the folder and the weeks that were copied.
 
-    What is there stays as it is. Answers that somebody wrote into course/ itself come along.
+    Existing files are unchanged. Answers that somebody wrote into course/ itself are copied, too.
     """
     source = course or course_folder()
     folder = Folder((path or around(Path.cwd()) or _usual(source)).resolve(), source)
     if folder.path == source.resolve() or source.resolve() in folder.path.parents:
-        raise ValueError(f"{folder.path} lies in the course, whose pages updates overwrite: choose another folder")
+        raise ValueError(f"{folder.path} is inside the course, where updates overwrite pages: choose another folder")
     laid_out = []
     try:
         for week in folder.weeks():
@@ -137,14 +137,14 @@ def begin(path: Path | None = None, course: Path | None = None) -> tuple[Folder,
         if not (folder.path / NAME / "folder.json").exists():
             page.write(folder.path / NAME / "folder.json", json.dumps({"format": FORMAT}) + "\n")
     except OSError as error:
-        raise ValueError(f"{folder.path} cannot be written to ({error}): choose another with --folder") from None
+        raise ValueError(f"{folder.path} is not writable ({error}): choose another with --folder") from None
     return folder, laid_out
 
 
 def as_released(notebook: NotebookNode) -> NotebookNode:
-    """A page without what a learner did to it, as far as the page itself tells: ids by text, checksums of answers.
+    """A page without the learner's changes, as far as the page itself shows them (ids by text, answer checksums).
 
-    An answer's blank is not known then; it is left empty, so that what stands in the cell counts as written.
+    The original text of a changed answer is unknown; it is left empty, so that the cell counts as answered.
     """
     kept = []
     for cell in deepcopy(notebook.cells):

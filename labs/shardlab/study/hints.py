@@ -15,12 +15,12 @@ from shardlab.study.progress import HONEST, Standing, standings
 from shardlab.study.update import answer_cell
 
 MEASURE_SECONDS = 120
-PROGRAM = ["-m", "autograder.cli", "measure"]  # asked as a program: the package knows nothing of its grader
+PROGRAM = ["-m", "autograder.cli", "measure"]  # run as a program, because the package must not import its grader
 
 
 @dataclass(frozen=True)
 class Hints:
-    """The hints that were opened so far, the new one last, of how many there are; `is_new` if one was opened now."""
+    """The hints opened so far, newest last, and how many there are; `is_new` if one was opened just now."""
 
     exercise: str
     opened: list[str]
@@ -31,7 +31,7 @@ class Hints:
 
 @dataclass(frozen=True)
 class Case:
-    """One visible case: what each rank of the learner's answer sent and held, in bytes, and of the course's."""
+    """One visible case: bytes that each rank sent and held, with the learner's answer and with the course's."""
 
     name: str
     mine: dict[str, Any]
@@ -40,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Solution:
-    """Two answers side by side; `cases` compares what they send and hold, or `why_not` says why nothing is compared."""
+    """Two answers side by side; `cases` compares what they send and hold, or `why_not` says why that is missing."""
 
     exercise: str
     mine: str
@@ -51,19 +51,19 @@ class Solution:
 
 
 def standing_of(folder: Folder, exercise: Exercise) -> Standing:
-    """How one exercise stands; raises ValueError for one that a teacher grades, which has no check and no hints."""
+    """The learner's progress on one exercise; raises ValueError if a teacher grades it (no check, no hints)."""
     if exercise.is_written:
-        raise ValueError(f"{exercise.name} is a written answer: it has no check and no hints; `solution` opens a model")
+        raise ValueError(f"{exercise.name} is a written answer without check or hints; `solution` shows a model answer")
     return standings({exercise.name: exercise}, records.read(folder.records)[0])[exercise.name]
 
 
 def next_hint(folder: Folder, name: str) -> Hints:
-    """Open the next hint of an exercise and record it; raises ValueError where the course has no hints for it."""
+    """Open the next hint of an exercise and record it; raises ValueError if the course has no hints for it."""
     exercise = folder.exercise(name)
     seen = len(standing_of(folder, exercise).hints)
     texts = _texts(folder).get(exercise.name, [])
     if not texts:
-        raise ValueError(f"this course has no hints for {exercise.name}: there may be folded ones on its page")
+        raise ValueError(f"this course has no hints for {exercise.name}; its page may have folded ones")
     level = min(seen + 1, len(texts))
     is_new = level > seen
     trouble = records.note("hint", path=folder.path, exercise=exercise.name, hint=level) if is_new else ""
@@ -82,10 +82,10 @@ def _texts(folder: Folder) -> dict[str, list[str]]:
 
 
 def solution(folder: Folder, name: str, *, measured: bool = True) -> Solution:
-    """The course's solution beside the learner's answer, once it was attempted honestly.
+    """The course's solution next to the learner's answer, after an honest attempt.
 
-    measured: whether the solution is run on the visible cases, to compare what both send and hold. Raises ValueError
-    before the attempt, and where the course came without its solutions.
+    measured: whether to run the solution on the visible cases, to compare what both send and hold. Raises ValueError
+    before the attempt, or if the course came without its solutions.
     """
     exercise = folder.exercise(name)
     week = folder.week(exercise.week)
@@ -108,13 +108,13 @@ def _refuse_without_attempt(folder: Folder, exercise: Exercise, mine: str, blank
     standing = standing_of(folder, exercise)
     if not standing.was_attempted:
         raise ValueError(
-            f"{exercise.name}, different answers checked so far: {len(standing.answers)}. The solution opens after "
-            f"{HONEST}, or with all points; `shardlab study hint {exercise.name}` helps meanwhile"
+            f"{exercise.name}: different answers checked so far: {len(standing.answers)}. The solution opens after "
+            f"{HONEST}, or once you have all points; until then, try `shardlab study hint {exercise.name}`"
         )
 
 
 def _course_answer(folder: Folder, week: str, exercise: str) -> str:
-    """The cell of the week's source, without the marks around the solution."""
+    """The solution cell in the week's source, without the marker lines."""
     import jupytext
 
     path = folder.course.parent / "solutions" / week / f"{week}.py"
@@ -123,19 +123,19 @@ def _course_answer(folder: Folder, week: str, exercise: str) -> str:
     cells = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent").cells
     found = [cell.source for cell in cells if exercise in (cell.metadata.get("exercise"), cell.metadata.get("manual"))]
     if not found:
-        raise ValueError(f"{path} has no solution of {exercise}")
+        raise ValueError(f"{path} has no solution for {exercise}")
     return "\n".join(line for line in found[0].split("\n") if not line.strip().startswith(("### BEGIN", "### END")))
 
 
 def _compared(folder: Folder, exercise: Exercise) -> tuple[list[Case], str]:
-    """Case by case what the last recorded answer and the solution send and hold, or why that cannot be said."""
+    """For each case, what the last recorded answer and the solution send and hold; or why that is unknown."""
     if exercise.is_written:
         return [], "a written answer sends nothing"
     rows = records.read(folder.records)[0]
     checks = [row for row in rows if row["event"] == "check" and row["exercise"] == exercise.name]
     mine = {_key(one): one for row in checks[-1:] for one in row.get("measured") or []}
     if not mine:
-        return [], "nothing was measured in your last check: it runs on no ranks, or failed before it sent anything"
+        return [], "your last check measured nothing: it uses no ranks, or failed before it sent anything"
     program = [sys.executable, *PROGRAM, exercise.name]
     try:
         ended = subprocess.run(program, capture_output=True, text=True, timeout=MEASURE_SECONDS, check=True)
@@ -145,7 +145,7 @@ def _compared(folder: Folder, exercise: Exercise) -> tuple[list[Case], str]:
         return [], f"the solution could not be run on this machine: {said[-1]}"
     both = [key for key in mine if key in course]
     if not both:
-        return [], "your last check ran on other cases than the page's"
+        return [], "your last check ran on different cases from those on the page"
     return [Case(_called(mine[key]["case"]), mine[key], course[key]) for key in both], ""
 
 

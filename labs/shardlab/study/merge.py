@@ -1,6 +1,6 @@
-"""A newer page under the same answers: which cells are the learner's, and where they stand on the new page.
+"""Update a page and keep the answers: find the learner's cells and their positions on the new page.
 
-A page's cell is known by its name (grade id, or id); what it said before comes from the page that was laid out last.
+A cell is identified by its name (grade id or id); its earlier text comes from the page released last.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from shardlab.study.page import exercise_id, is_answer, marks, name_of
 
 Cells = Sequence[NotebookNode]
 Named = dict[str, NotebookNode]  # cells of a page, by name
-ALIKE = 0.4  # of a text that stays, from which a page's cell counts as the same one in new words
+ALIKE = 0.4  # similarity from which a cell counts as a rewording of an older one
 
 
 @dataclass
 class Merged:
-    """The cells of the new page with everything that is the learner's, and a sentence for each thing to know."""
+    """The cells of the new page with everything of the learner's, and messages for the learner."""
 
     cells: list[NotebookNode]
     told: list[str] = field(default_factory=list)
 
 
 def merge(mine: Cells, old: Cells, new: Cells) -> Merged:
-    """Put a learner's cells under a newer page.
+    """Merge a learner's cells into a newer page.
 
-    1. find for each of the learner's cells the page's cell that it is  2. find which of these the learner moved
-    3. the new page in its own order, without those  4. the learner's cells, moved ones too, behind the same neighbour
+    1. match each of the learner's cells with a cell of the page  2. find the matched cells that the learner moved
+    3. start from the new page without those  4. insert the learner's cells, also moved ones, after the same neighbor
 
-    old: the page that `mine` was made from. Answers keep their text. A given cell that the learner changed keeps it
-    where the page did not change it; else it stands below the page's own, as do changed checks. What the page no longer
-    has goes if the learner never touched it.
+    old: the page that `mine` was made from. Answers keep their text. If the learner changed a given cell, the change is
+    kept unless the page changed it, too; then the learner's version goes below the page's, as do changed checks. Cells
+    that the page no longer has are removed if the learner never touched them.
     """
     before, after = ({name_of(cell): cell for cell in cells} for cells in (old, new))
     heirs = _heirs(old, new)
@@ -48,14 +48,14 @@ def merge(mine: Cells, old: Cells, new: Cells) -> Merged:
     placed: list[NotebookNode] = [deepcopy(cell) for name, cell in after.items() if name not in moved]
     at = {name_of(cell): cell for cell in placed}
     taken = {cell.get("id") for cell in (*old, *new)}
-    ahead: NotebookNode | None = None  # the learner's cell above, as it stands in `placed`
+    ahead: NotebookNode | None = None  # the learner's previous cell, as placed
     for cell, name in zip(mine, names, strict=True):
         page = after.get(heirs.get(name, name)) if name else None
         if page is None:
             if name in before and _same(cell, before[name]):
                 continue
             if name in before:
-                told.append(f"{_called(before[name])} is no longer on the page; what you wrote there stays.")
+                told.append(f"{_called(before[name])} is no longer on the page; your text was kept.")
             ahead = _insert(placed, ahead, _own(cell, taken))
             continue
         ours = at.get(name_of(page))
@@ -67,9 +67,9 @@ def merge(mine: Cells, old: Cells, new: Cells) -> Merged:
 
 
 def _names(mine: Cells, before: Named, after: Named, heirs: dict[str, str]) -> list[str]:
-    """For each of the learner's cells the name of the page's cell that it is, "" for one of their own.
+    """For each of the learner's cells, the name of the page's cell that it matches; "" for a cell they added.
 
-    Of several with one grade id the last one counts, as in the grade; a cell whose id was lost is known by its text.
+    If several cells have one grade id, the last counts, as in grading; a cell without its id is matched by its text.
     """
     known = before.keys() | after.keys()
     names = [name_of(cell) if name_of(cell) in known else "" for cell in mine]
@@ -83,14 +83,14 @@ def _names(mine: Cells, before: Named, after: Named, heirs: dict[str, str]) -> l
                 names[place] = name
                 taken.add(heirs.get(name, name))
                 break
-    for place, name in enumerate(names):  # a page that was changed half: the old cell and its heir are both there
+    for place, name in enumerate(names):  # after an interrupted change, the old cell and its heir may both exist
         if name and heirs.get(name, name) in {heirs.get(one, one) for one in names[place + 1 :] if one}:
             names[place] = ""
     return names
 
 
 def _heirs(old: Cells, new: Cells) -> dict[str, str]:
-    """{old name: new name} of cells without a grade id that the new page has in other words."""
+    """{old name: new name} of cells without a grade id that are reworded on the new page."""
     olds, news = [name_of(cell) for cell in old], [name_of(cell) for cell in new]
     kept, heirs = set(olds) & set(news), {}
     for kind, a, b, c, d in SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
@@ -112,11 +112,11 @@ def _alike(a: NotebookNode, b: NotebookNode) -> bool:
 
 
 def _moved(names: Sequence[str], order: Sequence[str]) -> set[str]:
-    """The page's cells that stand elsewhere than the page had them: all but a longest row that kept its order."""
+    """The page's cells that the learner moved: all cells outside a longest subsequence that kept its order."""
     places = {name: place for place, name in enumerate(order)}
     present = [places[name] for name in names if name in places]
     tails: list[int] = []
-    lasts: list[int] = []  # of each length the place in `present` where such a row ends
+    lasts: list[int] = []  # for each length, the index in `present` where such a subsequence ends
     above: list[int] = []
     for number, place in enumerate(present):
         length = bisect_left(tails, place)
@@ -130,7 +130,7 @@ def _moved(names: Sequence[str], order: Sequence[str]) -> set[str]:
 
 
 def _fill(ours: NotebookNode, cell: NotebookNode, before: NotebookNode, page: NotebookNode, told: list[str]) -> bool:
-    """Put what the learner has in a cell into the new page's, and return whether it has its place there."""
+    """Put the learner's content of a cell into the new page's cell; returns False if it needs a cell below instead."""
     edited = not _same(cell, before) and not _same(cell, page)
     changed = not _same(before, page)
     if not edited:
@@ -140,14 +140,14 @@ def _fill(ours: NotebookNode, cell: NotebookNode, before: NotebookNode, page: No
     if is_answer(page) or not (changed or marks(page) or cell.cell_type != page.cell_type):
         _take(ours, cell)
         if changed:
-            told.append(f"{_called(page)}: the page's own text is new; your answer stays as it is.")
+            told.append(f"{_called(page)}: the page's own text is new; your answer is unchanged.")
         return True
-    told.append(f"{_called(page)}: the page's text is the new one; yours stands below it.")
+    told.append(f"{_called(page)}: the page now has its new text; yours is below it.")
     return False
 
 
 def _take(ours: NotebookNode, cell: NotebookNode) -> None:
-    """The learner's text, outputs and pictures in a cell of the page."""
+    """Copy the learner's text, outputs and pictures into a cell of the page."""
     ours.source = cell.source
     ours.metadata = {**cell.metadata, **ours.metadata}
     if ours.cell_type == cell.cell_type == "code":
@@ -157,7 +157,7 @@ def _take(ours: NotebookNode, cell: NotebookNode) -> None:
 
 
 def _own(cell: NotebookNode, taken: set) -> NotebookNode:
-    """A cell as one of the learner's own: no exercise, not locked, and an id that no other cell has."""
+    """A copy of a cell as the learner's own: no exercise, not locked, and a unique id."""
     kept = deepcopy(cell)
     if not kept.get("id") or kept.id in taken:
         kept.id = uuid.uuid4().hex[:12]
@@ -179,7 +179,7 @@ def _same(a: NotebookNode, b: NotebookNode) -> bool:
 
 
 def _called(cell: NotebookNode) -> str:
-    """A cell as a learner knows it: the exercise, its check, or the first words."""
+    """How to name a cell to a learner: by the exercise, its check, or its first words."""
     if grade_id := marks(cell).get("grade_id"):
         check = "the check of " if str(grade_id).endswith("-check") else ""
         return f"{check}{exercise_id(str(grade_id))}"
@@ -188,7 +188,7 @@ def _called(cell: NotebookNode) -> str:
 
 
 def _of_the_page(before: Named, after: Named, heirs: dict[str, str]) -> list[str]:
-    """What is new, changed and gone on the page itself."""
+    """Messages about cells that are new, changed or gone on the page itself."""
     told = []
     come, gone = after.keys() - before.keys() - set(heirs.values()), before.keys() - after.keys() - heirs.keys()
     changed = len(heirs) + sum(not _same(before[name], after[name]) for name in before.keys() & after.keys())

@@ -1,4 +1,4 @@
-"""A page as a file: the cells of a notebook, what names each of them, and writes that leave a whole file or the old."""
+"""A page as a file: the cells of a notebook, the names that identify them, and atomic writes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from nbformat import NotebookNode, v4
 
 HIDDEN = "hidden.json"  # in the course's folder
-BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # what reading a wrong file raises
+BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # raised for malformed files
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise of a page; points are those of its check, or those a teacher gives where it `is_written`."""
+    """An exercise of a page; its points come from its check, or from a teacher if it `is_written`."""
 
     name: str
     points: float
@@ -34,28 +34,28 @@ def exercise_id(grade_id: str) -> str:
 
 
 def content_id(kind: str, times: int, source: str) -> str:
-    """Return the id of a page's cell without a grade id: of its text, and of how often that stood above already."""
+    """Return the id of a cell without a grade id, from its text and how many times that text has occurred so far."""
     return hashlib.sha256(f"{kind} {times} {source}".encode()).hexdigest()[:12]
 
 
 def marks(cell: NotebookNode) -> dict:
-    """What nbgrader has written on a cell; {} for a cell that it does not know."""
+    """nbgrader's metadata of a cell; {} if it has none."""
     found = cell.get("metadata", {}).get("nbgrader")
     return found if isinstance(found, dict) else {}
 
 
 def name_of(cell: NotebookNode) -> str:
-    """What a cell is known by from one page to the next: its grade id, or its id; "" where it has neither."""
+    """The name that identifies a cell across versions of a page: its grade id, or its id; "" if it has neither."""
     return str(marks(cell).get("grade_id") or cell.get("id") or "")
 
 
 def is_answer(cell: NotebookNode) -> bool:
-    """Whether a learner writes into it."""
+    """Whether learners write their answer into this cell."""
     return bool(marks(cell).get("solution"))
 
 
 def checksum(cell: NotebookNode) -> str:
-    """What nbgrader writes on a cell that it releases, as its `compute_checksum`, whose import takes seconds."""
+    """nbgrader's checksum of a released cell; the same as its `compute_checksum`, whose import takes seconds."""
     facts = marks(cell)
     flags = [str(bool(facts.get(flag))) for flag in ("grade", "solution", "locked")]
     points = [str(float(facts["points"]))] if facts.get("grade") else []
@@ -64,14 +64,14 @@ def checksum(cell: NotebookNode) -> str:
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a notebook; raises ValueError with one sentence for a file that is not one, or whose metadata is broken."""
+    """Read a notebook; raises ValueError for a file that is not a notebook or has broken metadata."""
     try:
         notebook = v4.reads(path.read_text(encoding="utf-8"))
         if notebook.get("nbformat") != 4 or not isinstance(notebook.get("cells"), list):
             raise ValueError("it has no list of cells of notebook format 4")
         for part in (notebook, *notebook.cells):
             if not isinstance(part.setdefault("metadata", NotebookNode()), dict):
-                raise ValueError("its metadata, or that of a cell, is no table")
+                raise ValueError("its metadata, or that of a cell, is not a table")
         for cell in notebook.cells:
             if marks(cell).get("checksum"):
                 checksum(cell)
@@ -85,19 +85,19 @@ def read(path: Path) -> NotebookNode:
 
 
 def text_of(notebook: NotebookNode) -> str:
-    """A notebook as its file has it."""
+    """The text of a notebook's file."""
     return v4.writes(notebook) + "\n"
 
 
 def reason(error: Exception) -> str:
-    """The error of a broken file in words."""
+    """Describe the error of a broken file."""
     if isinstance(error, KeyError):
         return f"it has no {error.args[0]!r}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def write(path: Path, text: str | bytes) -> None:
-    """Write a file as a whole: whoever reads it, and whoever pulls the plug, finds the old text or the new one."""
+    """Write a file atomically: readers see the old text or the new one, even after a power failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
@@ -113,7 +113,7 @@ def write(path: Path, text: str | bytes) -> None:
 
 
 def free(path: Path) -> Path:
-    """The first path that is not taken of `name-1.ipynb`, `name-2.ipynb`, …, for a path `name.ipynb`."""
+    """The first unused path among `name-1.ipynb`, `name-2.ipynb`, … if `path` is `name.ipynb`."""
     number = 1
     while (found := path.with_name(f"{path.stem}-{number}{path.suffix}")).exists():
         number += 1
@@ -121,13 +121,13 @@ def free(path: Path) -> Path:
 
 
 def weeks_of(course: Path) -> list[str]:
-    """The weeks of a course by name, such as "week01_collectives", in order, but for those that are hidden."""
+    """The weeks of a course by name, such as "week01_collectives", in order, without hidden ones."""
     pages = course.glob("week*/week*.ipynb")
     return sorted({path.stem for path in pages if path.stem == path.parent.name}.difference(hidden_in(course)))
 
 
 def hidden_in(course: Path) -> list[str]:
-    """The weeks that a teacher keeps from learners for now (`autograder hide`); ValueError for another form."""
+    """The weeks that a teacher hides from learners for now (`autograder hide`); ValueError for a malformed list."""
     path = course / HIDDEN
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -141,14 +141,14 @@ def hidden_in(course: Path) -> list[str]:
 
 
 def page_path(folder: Path, week: str) -> Path:
-    """Where the page of a week lies, in the course and in a learner's folder."""
+    """The path of a week's page, in the course or in a learner's folder."""
     return folder / week / f"{week}.ipynb"
 
 
 def exercises_of(course: Path, week: str) -> list[Exercise]:
     """The exercises of a week in the page's order, with the points of their checks.
 
-    Raises ValueError naming a page that is broken.
+    Raises ValueError that names a broken page.
     """
     path = page_path(course, week)
     try:
@@ -157,13 +157,13 @@ def exercises_of(course: Path, week: str) -> list[Exercise]:
         return [Exercise(exercise_id(one["grade_id"]), points_of(one), bool(one.get("solution"))) for one in graded]
     except BROKEN as error:
         raise ValueError(
-            f"the course's page {path} is broken: {reason(error)}. Take it back with `git restore {path}`, or "
+            f"the course's page {path} is broken: {reason(error)}. Restore it with `git restore {path}`, or "
             "install the course again"
         ) from None
 
 
 def points_of(found: dict) -> float:
-    """The points of a graded cell; raises TypeError for what is no number."""
+    """The points of a graded cell; raises TypeError if they are not a number."""
     if isinstance(points := found["points"], bool) or not isinstance(points, int | float):
         raise TypeError(f"the points of {found['grade_id']} are {points!r}")
     return points

@@ -1,4 +1,4 @@
-"""The study inside a notebook: a table with buttons where widgets are, and the same text where they are not."""
+"""Self-study inside a notebook: a table with buttons, or the same text where widgets are not available."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 116
 
 
 def panel() -> None:
-    """Show where the learner stands, with buttons for the next hint and for the solution of any exercise."""
+    """Show the learner's progress, with buttons for the next hint and for the solution of any exercise."""
     try:
         folder = find()
     except TROUBLE as error:
@@ -37,12 +37,12 @@ def hint(exercise: str) -> None:
 
 
 def solution(exercise: str) -> None:
-    """Show the course's solution beside the learner's answer, after an honest attempt."""
+    """Show the course's solution next to the learner's answer, after an honest attempt."""
     _print(lambda: told.solution(hints.solution(find(), exercise)))
 
 
 def offer_hint(exercise: str) -> None:
-    """Below a check that failed: a button that opens the next hint. Nothing outside of a learner's folder."""
+    """Show a button for the next hint below a failed check; does nothing outside a learner's folder."""
     widgets = _widgets()
     try:
         folder = find()
@@ -90,7 +90,7 @@ def _button(name: str, widgets, what: Callable[[], RenderableType]):
 
 
 def _widgets():
-    """ipywidgets where a notebook's kernel can show them, else None."""
+    """The ipywidgets module if a notebook kernel can show widgets, else None."""
     try:
         import ipywidgets
         from IPython.core.getipython import get_ipython
@@ -100,7 +100,7 @@ def _widgets():
 
 
 def _as_html(what: Callable[[], RenderableType]) -> str:
-    """What the terminal would show, as a page shows it; a ValueError as its sentence."""
+    """The terminal output as HTML; an error becomes its message."""
     try:
         shown = what()
     except TROUBLE as error:
@@ -111,7 +111,7 @@ def _as_html(what: Callable[[], RenderableType]) -> str:
 
 
 def open_nowhere():
-    """A file that keeps nothing: the console's record is what is shown."""
+    """A file that discards output, because the console's record is shown instead."""
     import io
 
     return io.StringIO()

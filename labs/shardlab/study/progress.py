@@ -1,4 +1,4 @@
-"""Where a learner stands: points, tries, hints and time, computed from the records, and what to do next."""
+"""A learner's progress, computed from the records: points, tries, hints and time, and what to do next."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shardlab.study.folder import Folder
 from shardlab.study.page import Exercise
 from shardlab.study.records import Record
 
-PAUSE = 30 * 60  # seconds without a record after which nobody counts as working
-HONEST = 3  # different answers checked, after which the course's solution is shown
+PAUSE = 30 * 60  # a longer gap between two records (seconds) counts as a break
+HONEST = 3  # how many different answers must be checked before the course's solution is shown
 
 
 @dataclass
 class Standing:
-    """One exercise: the most points since its last reset, tries, the levels of hints seen, when it was touched last."""
+    """One exercise: most points since its last reset, tries, levels of hints seen, and its last record."""
 
     exercise: Exercise
     points: float = 0.0
@@ -26,7 +26,7 @@ class Standing:
     hints: set[int] = field(default_factory=set)
     answers: set[str] = field(default_factory=set)
     was_right: bool = False
-    last: int = -1  # the place in the records
+    last: int = -1  # the index of its last record
 
     @property
     def is_right(self) -> bool:
@@ -34,13 +34,13 @@ class Standing:
 
     @property
     def was_attempted(self) -> bool:
-        """Whether the course's solution may be shown: all points once, or three different answers."""
+        """Whether the course's solution may be shown: after all points once, or three different answers."""
         return self.was_right or len(self.answers) >= HONEST
 
 
 @dataclass(frozen=True)
 class Week:
-    """A week's exercises that a check grades, and the seconds between its records, pauses left out."""
+    """A week's exercises that have a check, and the seconds between its records without breaks."""
 
     name: str
     standings: list[Standing]
@@ -65,9 +65,9 @@ class Week:
 
 
 def standings(exercises: Mapping[str, Exercise], rows: Sequence[Record]) -> dict[str, Standing]:
-    """How each exercise stands after these records.
+    """The progress on each exercise after these records.
 
-    A check of an answer that is still blank is not a try. Points count for checks on the page's own cases.
+    Checking a blank answer is not a try. Points count only for checks on the page's own cases.
     """
     found = {name: Standing(one) for name, one in exercises.items() if not one.is_written}
     for place, row in enumerate(rows):
@@ -88,7 +88,10 @@ def standings(exercises: Mapping[str, Exercise], rows: Sequence[Record]) -> dict
 
 
 def seconds_by_week(rows: Sequence[Record]) -> dict[str, float]:
-    """{"week02": seconds from each record to the next one of any week, at most half an hour apart}."""
+    """{"week02": total seconds between consecutive records that are at most half an hour apart}.
+
+    The time between two records counts for the week of the later one.
+    """
     spent: dict[str, float] = defaultdict(float)
     for before, row in pairwise(rows):
         seconds = (records.when(row) - records.when(before)).total_seconds()
@@ -111,7 +114,7 @@ def weeks(folder: Folder, rows: Sequence[Record]) -> list[Week]:
 
 
 def next_exercise(found: Sequence[Week]) -> Standing | None:
-    """The first exercise without all points, in the week that was touched last; None when all are right."""
+    """The first exercise without all points in the most recent week; None when everything is right."""
     open_weeks = [week for week in found if any(not one.is_right for one in week.standings)]
     if not open_weeks:
         return None

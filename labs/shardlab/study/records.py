@@ -1,7 +1,7 @@
-"""What happened, a line of JSON each, in the learner's folder alone: checks, hints, solutions, cards, resets.
+"""Records of a learner's checks, hints, solutions, cards and resets: one line of JSON per event.
 
-Nothing is recorded outside of a learner's folder, nor while nbgrader validates or grades a notebook. A learner may read
-the file, and edit it; no grade rests on it.
+They stay in the learner's folder. Nothing is recorded outside one, or while nbgrader validates or grades a notebook.
+Learners may read and edit the file; no grade depends on it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 from shardlab.study.folder import NAME, around
 
-BY_NBGRADER = ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING")  # what nbgrader sets while it runs a notebook
+BY_NBGRADER = ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING")  # variables that nbgrader sets while it runs a notebook
 Record = dict[str, Any]
 
 
 def note(event: str, *, at: datetime | None = None, path: Path | None = None, **facts: Any) -> str:
-    """Record an event and return "", or the sentence that says why it was not; never raises.
+    """Record an event and return "", or a message that says why it was not recorded; never raises.
 
-    path: the learner's folder, or None for the one around the working folder, if there is one.
+    path: the learner's folder, or None for the one that contains the working folder, if any.
     """
     try:
         chosen = path or around(Path.cwd())
@@ -38,7 +38,7 @@ def note(event: str, *, at: datetime | None = None, path: Path | None = None, **
 
 
 def _append(path: Path, line: str) -> None:
-    """One write at the end of the file, so that lines of two notebooks never mix; a torn last line is closed first."""
+    """Append a line in one write, so that lines of two notebooks never mix; ends an incomplete last line first."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         end = os.fstat(descriptor).st_size
@@ -51,7 +51,7 @@ def _append(path: Path, line: str) -> None:
 
 
 def read(path: Path) -> tuple[list[Record], int]:
-    """The records of a file in order, and how many lines of it cannot be read."""
+    """The records of a file in order, and how many of its lines are unreadable."""
     if not path.is_file():
         return [], 0
     records, unreadable = [], 0
@@ -71,7 +71,7 @@ def when(record: Record) -> datetime:
 
 
 def digest(answers: Sequence[Any]) -> str:
-    """The same for the same answers: of a function its source, of anything else what it prints as."""
+    """A digest that is equal for equal answers, from the source of functions and the repr of anything else."""
     texts = []
     for answer in answers:
         try:

@@ -1,4 +1,4 @@
-"""Show a picture in the place of a widget when a page is opened without its kernel."""
+"""Show a static picture instead of a widget when a page is opened without its kernel."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MARK = "shardlab_still"  # in the metadata of the output
 
 
 def with_still(box: Box, shown: str) -> Box:
-    """Display what a widget shows now as an output of the cell, and return the widget.
+    """Display the widget's current content as a static output of the cell, and return the widget.
 
-    A notebook's file has no widget, only a reference to one of the kernel's. The output hides itself while the widget
-    is on the page; where the widget cannot be shown, the reader sees what it showed at first.
+    A notebook file does not contain a widget, only a reference to one in the kernel. The static output hides itself
+    while the widget is on the page; if the widget cannot be shown, the reader sees its initial content.
 
     shown: HTML without scripts.
     """

@@ -1,4 +1,4 @@
-"""What a study says, as rich tables and text: the same in a terminal, and in a notebook without widgets."""
+"""The text and tables of `shardlab study`, made with rich: the same in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from shardlab.study.progress import Standing, Week
 from shardlab.study.records import Record
 from shardlab.study.update import is_behind
 
-# Code in the colour of the text around it: one theme for white and for dark pages and terminals.
+# Code in the color of the surrounding text, so that one theme works on light and dark pages and terminals.
 ON_ANY_BACKGROUND = ANSISyntaxTheme(
     {Keyword: Style(bold=True), Comment: Style(italic=True), String.Doc: Style(italic=True)}
 )
 
 
 def overview(folder: Folder, now: datetime | None = None) -> Group:
-    """The table of weeks, and below it what to do next."""
+    """The table of weeks, followed by what to do next."""
     rows, unreadable = records.read(folder.records)
     weeks = progress.weeks(folder, rows)
     return Group(_table(weeks), *[Text(line) for line in _below(folder, weeks, rows, unreadable, now)])
 
 
 def _table(weeks: Sequence[Week]) -> Table:
-    table = Table(title="Where you stand")
+    table = Table(title="Your progress")
     table.add_column("week")
     for name in ("points", "of", "tries", "hints", "time"):
         table.add_column(name, justify="right")
@@ -51,7 +51,7 @@ def _table(weeks: Sequence[Week]) -> Table:
 
 
 def time(seconds: float) -> str:
-    """A time of work: minutes, from an hour on hours and minutes."""
+    """A working time in minutes, or in hours and minutes from one hour up."""
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
 
@@ -67,17 +67,17 @@ def _below(
     lines.append(_next(folder, progress.next_exercise(weeks)))
     if behind := [week for week in folder.weeks() if folder.notebook(week).exists() and is_behind(folder, week)]:
         count = "1 page" if len(behind) == 1 else f"{len(behind)} pages"
-        lines.append(f"The course has newer text for {count}: `shardlab study update` brings it under your answers.")
+        lines.append(f"The course has newer text for {count}: `shardlab study update` adds it and keeps your answers.")
     if waiting := len(cards.due(folder, rows, now=now)):
-        lines.append(f"{waiting} interview questions of your weeks are due: `shardlab study cards`.")
+        lines.append(f"{waiting} interview questions from your weeks are due: `shardlab study cards`.")
     if unreadable:
-        lines.append(f"{unreadable} lines of {folder.records} cannot be read and were left out.")
+        lines.append(f"{unreadable} lines of {folder.records} are unreadable and were skipped.")
     return lines
 
 
 def _next(folder: Folder, standing: Standing | None) -> str:
     if standing is None:
-        return "Every check passes. The written answers remain, and the interview: `shardlab study cards`."
+        return "Every check passes. Only the written answers and the interview remain: `shardlab study cards`."
     one = standing.exercise
     path = folder.notebook(folder.week(one.week)).relative_to(folder.path)
     text = f"Next: {one.name} in {path}, {standing.points:g} of {one.points:g} points"
@@ -85,17 +85,19 @@ def _next(folder: Folder, standing: Standing | None) -> str:
         return f"{text}."
     tries = "1 try" if standing.tries == 1 else f"{standing.tries} tries"
     more = "solution" if standing.was_attempted else "hint"
-    return f"{text} after {tries}. `shardlab study {more} {one.name}` says more."
+    return f"{text} after {tries}. For help: `shardlab study {more} {one.name}`."
 
 
 def hints(found: Hints) -> Group:
-    """All hints that were opened, the new one last, and what comes after the last one."""
+    """All opened hints, newest last, and what to do after the last one."""
     lines = [
         Text(f"Hint {level} of {found.count} for {found.exercise}: {text}")
         for level, text in enumerate(found.opened, 1)
     ]
     if not found.is_new:
-        lines.append(Text(f"There are no more. After an honest attempt: `shardlab study solution {found.exercise}`."))
+        lines.append(
+            Text(f"There are no more hints. After an honest attempt: `shardlab study solution {found.exercise}`.")
+        )
     return Group(*lines, *_trouble(found))
 
 
@@ -104,18 +106,18 @@ def _trouble(found: Hints | Solution) -> list[Text]:
 
 
 def solution(found: Solution) -> Group:
-    """Two answers side by side, and what both send and hold."""
+    """Two answers side by side, and a comparison of what they send and hold."""
     language = "markdown" if found.why_not.startswith("a written") else "python"
     boxes = [
         Panel(Syntax(text, language, word_wrap=True, theme=ON_ANY_BACKGROUND), title=title, width=76)
         for title, text in (("yours", found.mine), (f"the course's: {found.exercise}", found.course))
     ]
-    below: RenderableType = Text(f"What the two send and hold is not compared: {found.why_not}.")
+    below: RenderableType = Text(f"No comparison of what the two send and hold: {found.why_not}.")
     return Group(Columns(boxes), _cases(found.cases) if found.cases else below, *_trouble(found))
 
 
 def _cases(cases: Sequence[Case]) -> Table:
-    table = Table(title="On the visible cases of your last check: the largest of any rank")
+    table = Table(title="Visible cases of your last check, maximum over ranks")
     for name in ("case", "", "yours", "the course's"):
         table.add_column(name, justify="left" if name in ("case", "") else "right", overflow="fold")
     for case in cases:

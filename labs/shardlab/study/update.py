@@ -1,4 +1,4 @@
-"""Newer pages under the learner's answers, and blank exercises again; nothing that was written is ever lost."""
+"""Update pages without losing answers, and reset exercises; everything the learner wrote is kept somewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shardlab.study.merge import merge
 
 @dataclass(frozen=True)
 class Updated:
-    """What an update did to one week, a sentence for each thing; `backup` is the page as it was before."""
+    """The result of updating one week, one message per change; `backup` is the page before the update."""
 
     week: str
     told: list[str]
@@ -22,16 +22,16 @@ class Updated:
 
 
 def is_behind(folder: Folder, week: str) -> bool:
-    """Whether the course has another page than the one that was laid out."""
+    """Whether the course's page differs from the one released to this folder last."""
     laid_out = folder.laid_out(week)
     given = page.page_path(folder.course, week)
     return not laid_out.is_file() or laid_out.read_bytes() != given.read_bytes()
 
 
 def update(folder: Folder, week: str) -> Updated | None:
-    """Bring the course's page under the learner's answers; None where it is that page already.
+    """Update a learner's page to the course's and keep the answers; returns None if it is up to date.
 
-    Raises ValueError where a page cannot be read, and where it was saved by another program meanwhile.
+    Raises ValueError if a page cannot be read, or if another program saved it meanwhile.
     """
     path = folder.notebook(week)
     new = _released(folder, week)
@@ -44,14 +44,14 @@ def update(folder: Folder, week: str) -> Updated | None:
     result = NotebookNode(new | {"cells": merged.cells, "metadata": {**new.metadata, **mine.metadata}})
     backup = _put_away(path, path.parent / "backups" / path.name)
     if path.read_bytes() != before:
-        raise ValueError(f"{path} was saved while it was updated: close it in JupyterLab, and run the update again")
+        raise ValueError(f"{path} was saved during the update: close it in JupyterLab, and run the update again")
     page.write(path, page.text_of(result))
     page.write(folder.laid_out(week), page.text_of(new))
     return Updated(week, merged.told, backup)
 
 
 def reset_week(folder: Folder, week: str) -> Path:
-    """Lay out a week afresh and return where the page with its answers was put."""
+    """Replace a week's page with a blank one; returns where the page with the answers was moved."""
     new = _released(folder, week)
     kept = _put_away(folder.notebook(week), folder.attempts / f"{week}.ipynb")
     page.write(folder.notebook(week), page.text_of(new))
@@ -60,9 +60,9 @@ def reset_week(folder: Folder, week: str) -> Path:
 
 
 def reset_exercise(folder: Folder, exercise: str) -> Path | None:
-    """Make one exercise blank and return the file with the old attempt; None where it was blank.
+    """Make one exercise blank and return the file with the old attempt; None if it was blank already.
 
-    Raises ValueError where the learner's page or the course's has no such cell.
+    Raises ValueError if the learner's page or the course's has no such cell.
     """
     week = folder.week(exercise.partition(".")[0])
     mine = page.read(folder.notebook(week))
@@ -81,30 +81,30 @@ def reset_exercise(folder: Folder, exercise: str) -> Path | None:
 
 
 def answer_cell(notebook: NotebookNode, exercise: str) -> NotebookNode:
-    """The cell that an exercise is answered in, the last one of its grade id; raises ValueError without one."""
+    """The answer cell of an exercise, the last one with its grade id; raises ValueError if there is none."""
     found = [
         cell for cell in notebook.cells if page.is_answer(cell) and page.exercise_id(page.name_of(cell)) == exercise
     ]
     if not found:
-        raise ValueError(f"the page has no cell of {exercise}: `shardlab study update` brings back what was deleted")
+        raise ValueError(f"the page has no cell for {exercise}: `shardlab study update` restores deleted cells")
     return found[-1]
 
 
 def _released(folder: Folder, week: str) -> NotebookNode:
-    """The course's page, blank; raises ValueError where answers were written into it, which would hide its blanks."""
+    """The course's blank page; raises ValueError if somebody wrote answers into it, which would hide its blanks."""
     path = page.page_path(folder.course, week)
     given = page.read(path)
     if len(as_released(given).cells) < len(given.cells) or any(
         page.is_answer(cell) and not cell.source for cell in as_released(given).cells
     ):
-        raise ValueError(f"{path} holds answers or was edited: take the course's own page back (`git restore {path}`)")
+        raise ValueError(f"{path} contains answers or was edited: restore the course's page (`git restore {path}`)")
     return given
 
 
 def _put_away(path: Path, name: Path) -> Path:
-    """Keep a copy of a file under the first free number of a name."""
+    """Copy a file to the first unused numbered name."""
     if not path.is_file():
-        raise ValueError(f"there is no notebook {path}: `shardlab study begin` lays it out")
+        raise ValueError(f"there is no notebook {path}: `shardlab study begin` creates it")
     kept = page.free(name)
     page.write(kept, path.read_bytes())
     return kept

@@ -1,4 +1,4 @@
-"""Every rank has a part of each matrix, and with sequence parallelism of each sequence: operators, layers, a plan."""
+"""Tensor parallelism: each rank has a part of each matrix and, with sequence parallelism, of each sequence."""
 
 from typing import TYPE_CHECKING
 

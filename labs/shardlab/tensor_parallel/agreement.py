@@ -1,4 +1,4 @@
-"""Do all ranks of a group split the same model in the same way, and feed it the same batch? 16 bytes find out."""
+"""Check, with 16 bytes, that all ranks of a group split the same model in the same way and use the same batch."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from shardlab.tensor_parallel.messages import Group
 
 
 def check_same_model(module: nn.Module, plan: Mapping[str, Any], seed: int, *, group: Group) -> None:
-    """Raise ValueError, on every rank alike, when names, shapes, dtypes, plan or seed are not the first rank's."""
+    """Raise the same ValueError on every rank if names, shapes, dtypes, plan or seed differ from the first rank's."""
     lines = [f"seed {seed}", *(f"{path}: {split}" for path, split in plan.items())]
     lines += [f"{name} {list(one.shape)} {one.dtype}" for name, one in module.named_parameters()]
     if found := first_difference(lines, group=group):
         raise ValueError(
-            f"rank {found.rank} has another model or plan than rank 0: {found.line} where rank 0 has "
+            f"rank {found.rank} has a different model or plan from rank 0: {found.line}, but rank 0 has "
             f"{found.line_of_first}. Build the same model and the same plan on every rank."
         )
 
 
 def check_same_batch(*tensors: Tensor, group: Group) -> None:
-    """Raise ValueError, on every rank alike, when shapes, dtypes or numbers are not those of the group's first rank.
+    """Raise the same ValueError on every rank if shapes, dtypes or values differ from those of the group's first rank.
 
-    Tensor-parallel ranks work on one batch together. With other lengths they would wait for each other; with other
-    tokens they would train on none of the batches, without a word. Ask before the first step.
+    Tensor-parallel ranks work on one batch together. If the lengths differ, the ranks wait for each other forever. If
+    the tokens differ, they silently train on none of the batches. Call this before the first step.
     """
     lines = [
         f"input {number}: {list(one.shape)} {one.dtype}, checksum {_checksum(one):08x}"
@@ -36,8 +36,8 @@ def check_same_batch(*tensors: Tensor, group: Group) -> None:
     ]
     if found := first_difference(lines, group=group):
         raise ValueError(
-            f"rank {found.rank} has another batch than rank 0: {found.line} where rank 0 has {found.line_of_first}. "
-            "Give every tensor-parallel rank the same batch; different ones belong to data parallelism."
+            f"rank {found.rank} has a different batch from rank 0: {found.line}, but rank 0 has {found.line_of_first}. "
+            "Give every tensor-parallel rank the same batch; different batches are for data parallelism."
         )
 
 

@@ -1,7 +1,7 @@
-"""Save what t ranks hold in parts, and load it on any number of ranks.
+"""Save parameters that are split over t ranks, and load them on any number of ranks.
 
-A checkpoint is a folder with one file per rank. A file says how its tensors are cut, so that a reader can put the
-whole ones together and cut them for itself.
+A checkpoint is a folder with one file per rank. Each file records how its tensors are split, so that a reader can
+assemble the whole tensors and split them differently.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Tensors = Mapping[str, Tensor]
 
 
 def joined(parts: Sequence[Tensors], cuts: Mapping[str, Cut]) -> dict[str, Tensor]:
-    """The whole tensors, by name, from all ranks' parts; what `cuts` does not name is whole on every rank."""
+    """The whole tensors, by name, from all ranks' parts. Tensors that `cuts` does not name are whole on every rank."""
     return {
         name: cuts[name].join([one[name] for one in parts]) if name in cuts else tensor
         for name, tensor in parts[0].items()
@@ -31,16 +31,16 @@ def joined(parts: Sequence[Tensors], cuts: Mapping[str, Cut]) -> dict[str, Tenso
 
 
 def parted(whole: Tensors, cuts: Mapping[str, Cut], *, rank: int, size: int) -> dict[str, Tensor]:
-    """Rank `rank`'s parts of whole tensors, for a group of `size` ranks."""
+    """Rank `rank`'s parts of whole tensors in a group of `size` ranks."""
     return {
         name: cuts[name].part(tensor, rank, size) if name in cuts else tensor.clone() for name, tensor in whole.items()
     }
 
 
 def save(module: nn.Module, folder: str | os.PathLike, *, group: Group) -> None:
-    """Write the parameters of a split model into a folder; every rank calls, with the same folder.
+    """Write the parameters of a split model into a folder. Every rank must call it, with the same folder.
 
-    The folder gets its name when all files are in it: a rank that dies meanwhile leaves what was there before.
+    The folder is renamed into place once all files are in it. If a rank dies during a save, the old folder is kept.
     """
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     draft = Path(folder).with_name(f".{Path(folder).name}.part")
@@ -59,22 +59,22 @@ def save(module: nn.Module, folder: str | os.PathLike, *, group: Group) -> None:
 
 
 def load(module: nn.Module, folder: str | os.PathLike, *, group: Group) -> None:
-    """Set the parameters of a split model from a checkpoint that any number of ranks have written.
+    """Set the parameters of a split model from a checkpoint that was written by any number of ranks.
 
-    Raises ValueError, on every rank alike and before anything is changed, for a folder that is not a complete
-    checkpoint, and for one of another model.
+    Raises the same ValueError on every rank, before anything is changed, if the folder is not a complete checkpoint or
+    belongs to another model.
     """
     whole = read(folder)
     named, cuts = dict(module.named_parameters(remove_duplicate=False)), cuts_of(module)
     if odd := sorted(whole.keys() ^ named.keys()):
-        raise ValueError(f"{folder} is of another model: {', '.join(odd[:3])} is only in one of them")
+        raise ValueError(f"{folder} belongs to another model: {', '.join(odd[:3])} is only in one of them")
     for name, parameter in named.items():
         shape = list(parameter.shape)
         if name in cuts:
             shape[cuts[name].dim] = sum(cuts[name].sections)
         if list(whole[name].shape) != shape:
             raise ValueError(
-                f"{folder} is of another model: {name} has shape {list(whole[name].shape)} there, {shape} here"
+                f"{folder} belongs to another model: {name} has shape {list(whole[name].shape)} there, {shape} here"
             )
     parts = parted(whole, cuts, rank=dist.get_rank(group), size=dist.get_world_size(group))
     with torch.no_grad():
@@ -83,7 +83,7 @@ def load(module: nn.Module, folder: str | os.PathLike, *, group: Group) -> None:
 
 
 def read(folder: str | os.PathLike) -> dict[str, Tensor]:
-    """The whole parameters of a checkpoint. Raises ValueError where files are missing or cannot be read."""
+    """The whole parameters of a checkpoint. Raises ValueError if files are missing or cannot be read."""
     files = sorted(Path(folder).glob("rank-*.pt"))
     try:
         ranks = [torch.load(file, weights_only=True, mmap=True) for file in files]

@@ -1,7 +1,7 @@
-"""The product of a column layer, with its messages behind its matrix products.
+"""The matrix product of a column layer, with communication hidden behind computation.
 
-The backward of `linear(copy_to_tp(x))` would compute both gradients and then send one. Only the input's is waited
-for by other layers, so it is computed first and summed while the weight's is computed (Megatron-LM calls this
+The backward of `linear(copy_to_tp(x))` would compute both gradients and then send one. Other layers wait only for the
+input gradient, so it is computed first and summed while the weight gradient is computed (Megatron-LM calls this
 `LinearWithGradAccumulationAndAsyncCommunication`).
 """
 
@@ -34,7 +34,9 @@ class _ColumnLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """1. gather the input again  2. the input's gradient, on its way  3. the weight's meanwhile  4. wait."""
+        """1. start gathering the input again  2. compute the input gradient and start summing it
+        3. compute the weight gradient meanwhile  4. wait for the sum.
+        """
         (gradient,), (x, weight), sequence_dim = gradients, ctx.saved_tensors, ctx.sequence_dim
         needs_x, needs_weight, needs_bias, *_ = ctx.needs_input_grad
 
@@ -63,7 +65,7 @@ class _ColumnLinear(torch.autograd.Function):
 def column_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, sequence_dim: int | None, group: Group) -> Tensor:
     """linear(copy_to_tp(x), weight, bias), or with a sequence_dim linear(gather_to_all(x, sequence_dim), ...).
 
-    Of a split sequence only this rank's part is kept, and gathered again in the backward: 1/t of the bytes for one
-    more all-gather (arXiv 2205.05198, section 4.2.2).
+    If the sequence is split, only this rank's part is kept, and it is gathered again in the backward. This takes 1/t of
+    the bytes, at the cost of one more all-gather (arXiv 2205.05198, section 4.2.2).
     """
     return _ColumnLinear.apply(x, weight, bias, sequence_dim, group)

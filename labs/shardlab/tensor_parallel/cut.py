@@ -1,6 +1,6 @@
-"""How a tensor lies on the ranks of a group, as a value: which part is whose, and the whole again from all parts.
+"""How a tensor is split over the ranks of a group, as a value: each rank's part, and the whole from all parts.
 
-Pure arithmetic, no message: layers are cut by it, checkpoints are put together by it.
+This is pure arithmetic and sends nothing. Layers use it to split, and checkpoints to join.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shardlab.costs.models.model import divisors
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut along `dim` over t ranks, each section by itself.
+    """A split along `dim` over t ranks, applied to each section separately.
 
-    sections: sizes of what lies one behind the other along dim, such as queries, keys and values.
-    units: for each section how many pieces no cut may enter, such as heads; () where every row stands alone. Where t
-    is a multiple of a section's units, t/units neighbours have the same unit: each unit lies on several ranks.
-    padded: zeros are added behind a section until t divides it.
+    sections: sizes of the sections along dim, such as queries, keys and values.
+    units: for each section, the number of indivisible units, such as heads; () if every row can be separated. If t is a
+    multiple of a section's units, each unit is on t/units neighboring ranks.
+    padded: zeros are added at the end of a section until t divides it.
     """
 
     sections: tuple[int, ...]
@@ -31,7 +31,7 @@ class Cut:
     padded: bool = False
 
     def part(self, whole: Tensor, rank: int, size: int) -> Tensor:
-        """Rank `rank`'s part of a whole tensor, a copy: a view would keep the whole alive."""
+        """Rank `rank`'s part of a whole tensor, as a copy, because a view would keep the whole tensor alive."""
         shards = []
         for number, section in enumerate(whole.split(self.sections, self.dim)):
             length, copies = self.shard(number, size)
@@ -43,7 +43,7 @@ class Cut:
         return torch.cat(shards, self.dim).contiguous() if len(shards) > 1 else shards[0].clone()
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """The whole tensor from all ranks' parts, without padding, every unit once."""
+        """The whole tensor from all ranks' parts, without padding and with every unit once."""
         shards = [self.shard(number, len(parts)) for number in range(len(self.sections))]
         by_rank = [part.split([length for length, _ in shards], self.dim) for part in parts]
         sections = []
@@ -53,9 +53,9 @@ class Cut:
         return torch.cat(sections, self.dim)
 
     def shard(self, number: int, size: int) -> tuple[int, int]:
-        """The size of a rank's shard of section `number` over `size` ranks, and how many ranks have the same one.
+        """The size of a rank's shard of section `number` over `size` ranks, and how many ranks have the same shard.
 
-        Raises ValueError where the ranks do not divide the section, with the numbers of ranks that do.
+        Raises ValueError, listing valid numbers of ranks, if the ranks do not divide the section.
         """
         section = self.sections[number]
         if self.padded:

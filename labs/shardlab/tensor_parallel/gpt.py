@@ -1,4 +1,4 @@
-"""The plan of the small GPT, and its loss: what of the model is split in which way.
+"""The plan of the small GPT, and its loss: how each part of the model is split.
 
 | | tensor parallel | and sequence parallel |
 |---|---|---|
@@ -23,8 +23,8 @@ from shardlab.tensor_parallel.vocabulary import vocabulary_parallel_cross_entrop
 def block_plan(config: GPTConfig, *, sequence_parallel: bool = False) -> Plan:
     """How one block is split: two all-reduces of bsh in the forward and two in the backward (arXiv 1909.08053).
 
-    sequence_parallel: two all-gathers and two reduce-scatters; backward two and two, and two all-gathers of inputs
-    that the forward did not keep (arXiv 2205.05198, section 4.2.2).
+    sequence_parallel: two all-gathers and two reduce-scatters in the forward; the same in the backward, plus two
+    all-gathers of inputs that the forward did not keep (arXiv 2205.05198, section 4.2.2).
     """
     plan: dict[str, Split] = {
         "attention": Heads(sequence_parallel),
@@ -37,7 +37,7 @@ def block_plan(config: GPTConfig, *, sequence_parallel: bool = False) -> Plan:
 
 
 def gpt_plan(config: GPTConfig, *, sequence_parallel: bool = False) -> Plan:
-    """How the whole model is split. Its logits are then this rank's columns: see `vocabulary_parallel_loss`."""
+    """How the whole model is split. It then returns this rank's columns of logits: see `vocabulary_parallel_loss`."""
     plan: dict[str, Split] = {
         f"blocks.*.{path}": split for path, split in block_plan(config, sequence_parallel=sequence_parallel).items()
     }
@@ -52,7 +52,7 @@ def gpt_plan(config: GPTConfig, *, sequence_parallel: bool = False) -> Plan:
 def vocabulary_parallel_loss(
     logits_BSV: Tensor, targets_BS: Tensor, *, vocabulary: int, group: Group, label_smoothing: float = 0.0
 ) -> Tensor:
-    """The mean cross-entropy over all tokens, from this rank's columns of logits; the same on every rank."""
+    """The mean cross-entropy over all tokens, from this rank's columns of logits. It is the same on every rank."""
     return vocabulary_parallel_cross_entropy(
         logits_BSV, targets_BS, vocabulary=vocabulary, group=group, label_smoothing=label_smoothing
     ).mean()

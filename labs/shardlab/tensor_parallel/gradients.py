@@ -1,8 +1,8 @@
-"""Parameters and gradients of a split model: what is split, and what must still be added up before the update.
+"""Parameters and gradients of a split model: which ones are split, and which must be summed before the update.
 
-Most gradients are right as they are. A rank's gradient is a part of the sum where the parameter is whole but the rank
-has seen a part of the tokens (norms, row biases and positions under sequence parallelism), and where several ranks
-have the same key-value head but other queries ask it.
+Most gradients are complete. A rank's gradient is only a part of the sum in two cases: the parameter is whole but the
+rank has seen only a part of the tokens (norms, row biases and positions under sequence parallelism), or several ranks
+have the same key-value head but use it with different queries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shardlab.tensor_parallel.messages import Group, start_all_reduce
 
 
 class Partial(NamedTuple):
-    """A tensor whose sum over the ranks with the same number is wanted: `number` of `count` such sums."""
+    """A tensor to be summed over the ranks with the same `number`, which is one of `count` such sums."""
 
     tensor: Tensor
     number: int
@@ -27,7 +27,7 @@ class Partial(NamedTuple):
 
 
 def cuts_of(module: nn.Module) -> dict[str, Cut]:
-    """How each split parameter is cut, by the parameter's name; the others are whole on every rank."""
+    """How each split parameter is split, by name. All other parameters are whole on every rank."""
     return {
         f"{path}.{name}".lstrip("."): cut
         for path, one in module.named_modules()
@@ -37,15 +37,15 @@ def cuts_of(module: nn.Module) -> dict[str, Cut]:
 
 
 def split_parameters(module: nn.Module) -> set[nn.Parameter]:
-    """All parameters of which this rank has only a part; the others are the same on every tensor-parallel rank."""
+    """The parameters of which this rank has only a part. All others are the same on every tensor-parallel rank."""
     return {module.get_parameter(name) for name in cuts_of(module)}
 
 
 @torch.no_grad()
 def sum_partial_gradients(module: nn.Module, *, group: Group) -> None:
-    """Make all gradients right that are a part of a sum; once, after the last backward and before the update.
+    """Sum the partial gradients over ranks. Call it once, after the last backward and before the update.
 
-    One all-reduce for each dtype, none where nothing is partial (Megatron-Core, distributed/finalize_model_grads.py).
+    Uses one all-reduce per dtype, or none if nothing is partial (Megatron-Core, distributed/finalize_model_grads.py).
     """
     sums = Sums()
     for one in _partial_gradients(module, group):
@@ -54,17 +54,17 @@ def sum_partial_gradients(module: nn.Module, *, group: Group) -> None:
 
 
 class Sums:
-    """Tensors that are to be summed over ranks, in place and together: one all-reduce for each dtype."""
+    """Tensors to be summed over ranks in place, with one all-reduce per dtype."""
 
     def __init__(self) -> None:
         self._found: list[Partial] = []
 
     def add(self, tensor: Tensor, number: int = 0, count: int = 1) -> None:
-        """tensor: to be summed over the ranks that give it the same number, of `count` such sums."""
+        """Sum `tensor` over the ranks that pass the same number; there are `count` such sums."""
         self._found.append(Partial(tensor, number, count))
 
     def reduce(self, *, group: Group) -> None:
-        """Send all of them; nothing, where there are none."""
+        """Sum all added tensors. Sends nothing if there are none."""
         for dtype in sorted({one.tensor.dtype for one in self._found}, key=str):
             mine = [one for one in self._found if one.tensor.dtype == dtype]
             sums = torch.cat([_among_zeros(one) for one in mine])
@@ -74,7 +74,7 @@ class Sums:
 
 
 class PartialShard(NamedTuple):
-    """The numbers begin : end of a flattened gradient that are a part of sum `number` of `count`."""
+    """The elements begin : end of a flattened gradient, which are a part of sum `number` of `count`."""
 
     begin: int
     end: int
@@ -83,7 +83,7 @@ class PartialShard(NamedTuple):
 
 
 def partial_shards(module: nn.Module, *, group: Group) -> dict[nn.Parameter, list[PartialShard]]:
-    """The ranges of each parameter's gradient that are a part of a sum; a rank may have only a shard of it."""
+    """The partial ranges of each parameter's gradient, for ranks that may hold only a shard of it."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     found: dict[nn.Parameter, list[PartialShard]] = {}
     for one in module.modules():
@@ -92,7 +92,7 @@ def partial_shards(module: nn.Module, *, group: Group) -> dict[nn.Parameter, lis
             if name in parameters:
                 found[parameters[name]] = [PartialShard(0, parameters[name].numel(), 0, 1)]
         for name, cut in getattr(one, "cuts", {}).items():
-            if name in parameters and cut.dim == 0:  # units, and with them copies, are those of rows
+            if name in parameters and cut.dim == 0:  # units, and therefore copies, are groups of rows
                 inner, begin = parameters[name][0].numel(), 0
                 for length, copies in (cut.shard(number, size) for number in range(len(cut.sections))):
                     if copies > 1:
@@ -120,7 +120,7 @@ def _partial_gradients(module: nn.Module, group: Group) -> Iterator[Partial]:
 
 
 def _among_zeros(one: Partial) -> Tensor:
-    """The numbers at their place among zeros: where others put theirs, this rank adds nothing."""
+    """The tensor at its place among zeros, so that this rank adds nothing to the other sums."""
     places = one.tensor.new_zeros(one.count, one.tensor.numel())
     places[one.number] = one.tensor.flatten()
     return places.flatten()

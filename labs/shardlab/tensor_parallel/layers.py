@@ -1,8 +1,8 @@
-"""A linear layer cut by columns, and one cut by rows (arXiv 1909.08053, section 3).
+"""A linear layer split by columns, and one split by rows (arXiv 1909.08053, section 3).
 
 Shapes: B batch, S sequence, I inputs, O outputs, t ranks in the group. torch stores a weight as [O, I].
-A module that holds parts says so in `cuts`, {parameter: Cut}; in `partial` it names parameters that are whole on every
-rank while each rank has seen a part of the tokens: their gradients must still be added up (`gradients.py`).
+A module with split parameters lists them in `cuts`, {parameter: Cut}. In `partial` it names parameters that are whole
+on every rank although each rank sees only a part of the tokens: their gradients must still be summed (`gradients.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from shardlab.tensor_parallel.operators import gather, reduce_from_tp_in_place, 
 
 
 class ColumnParallelLinear(nn.Module):
-    """y_BSO/t = x_BSI @ A_O/t,I^T + b_O/t: this rank's outputs, from all inputs. f on its way in.
+    """y_BSO/t = x_BSI @ A_O/t,I^T + b_O/t: this rank's outputs, from all inputs. f is applied to the input.
 
     cut: how the rows of [O, I] are split; None is one section. gather_output: every rank gets all outputs.
-    skip_bias_add: the bias is left to whoever comes next, who finds it in `bias`. sequence_dim: x is split along it,
-    and gathered on its way in. Frozen parameters stay frozen.
-    Raises ValueError for sizes that the ranks do not divide, and for an x of another dtype or width.
+    skip_bias_add: the next module adds the bias, which is in `bias`. sequence_dim: x is split along this dimension and
+    gathered first. Frozen parameters stay frozen.
+    Raises ValueError if the ranks do not divide a size, or if x has the wrong dtype or width.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class ColumnParallelLinear(nn.Module):
 
 
 class RowParallelLinear(nn.Module):
-    """y_BSO = sum over ranks of x_BSI/t @ A_O,I/t^T, + b_O: all outputs, from this rank's inputs. g on its way out.
+    """y_BSO = sum over ranks of x_BSI/t @ A_O,I/t^T, + b_O: all outputs, from this rank's inputs. g is applied last.
 
-    The bias is added once, after the sum. It is not split: every rank holds all of it. input_is_parallel: x holds this
-    rank's inputs; otherwise all of them, of which it takes its own. skip_bias_add: as in the column layer.
-    sequence_dim: of the sum each rank gets its part along it, and so sees a part of the bias's gradient.
+    The bias is added once, after the sum. It is not split: every rank holds all of it. input_is_parallel: x holds only
+    this rank's inputs; otherwise x holds all of them and the layer takes its part. skip_bias_add: as in the column
+    layer. sequence_dim: each rank gets its part of the sum along this dimension, so the bias gradient is partial.
     """
 
     def __init__(
@@ -100,17 +100,17 @@ class RowParallelLinear(nn.Module):
 
 
 def own_parameter(whole: Tensor, cut: Cut, *, group: Group) -> nn.Parameter:
-    """This rank's part of a parameter, trained or frozen as the whole one is.
+    """This rank's part of a parameter, trainable or frozen like the whole one.
 
-    Every rank draws the whole, so what a model begins with does not depend on the number of ranks.
+    Every rank initializes the whole parameter, so the initial model does not depend on the number of ranks.
     """
     part = cut.part(whole.detach(), dist.get_rank(group), dist.get_world_size(group))
     return nn.Parameter(part, requires_grad=whole.requires_grad)
 
 
 def check_input(x: Tensor, weight: Tensor) -> None:
-    """Raise ValueError, before anything is sent, for an input that the weight cannot be multiplied with."""
+    """Raise ValueError, before anything is sent, if the input and the weight cannot be multiplied."""
     if x.dtype != weight.dtype:
-        raise ValueError(f"an input of {x.dtype} meets a weight of {weight.dtype}: convert one, x.to({weight.dtype})")
+        raise ValueError(f"the input is {x.dtype}, but the weight is {weight.dtype}: convert one, x.to({weight.dtype})")
     if x.shape[-1] != weight.shape[1]:
-        raise ValueError(f"an input of width {x.shape[-1]} meets a weight of {weight.shape[1]} inputs: use that width")
+        raise ValueError(f"the input has width {x.shape[-1]}, but the weight takes {weight.shape[1]}: use that width")

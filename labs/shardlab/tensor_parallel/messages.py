@@ -1,7 +1,7 @@
-"""The messages of tensor parallelism, each begun and finished apart, so that work can be done between the two.
+"""The messages of tensor parallelism. Starting and waiting are separate calls, so that work can be done in between.
 
 `started = start_all_reduce(x, group=group)` sends; `started()` waits and returns the result. A group of one rank sends
-nothing. t is the number of ranks in the group; a tensor may lie in memory in any order.
+nothing. t is the number of ranks in the group. Tensors may have any memory layout.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from torch import Tensor
 from shardlab.costs.models.model import divisors
 from shardlab.meter import place
 
-place.hide(__file__)  # the meter names the operator or layer that sends
+place.hide(__file__)  # so that the meter reports the operator or layer that sends
 
 Group = dist.ProcessGroup | None
 Started = Callable[[], Tensor]
 
 
 def check_divisible(number: int, what: str, *, group: Group) -> None:
-    """Raise ValueError for a number of `what` that the ranks do not divide, with numbers that work."""
+    """Raise ValueError, listing numbers that work, if the ranks do not divide a number of `what`."""
     size = dist.get_world_size(group)
     if number % size or number == 0:
         near = [multiple for multiple in (number // size * size, (number // size + 1) * size) if multiple]
@@ -33,9 +33,9 @@ def check_divisible(number: int, what: str, *, group: Group) -> None:
 
 
 def own_part(x: Tensor, dim: int, *, group: Group) -> Tensor:
-    """This rank's equal part of x along `dim`, a copy: a view would keep the whole alive.
+    """This rank's equal part of x along `dim`, as a copy, because a view would keep the whole tensor alive.
 
-    Raises ValueError where the ranks do not divide the size.
+    Raises ValueError if the ranks do not divide the size.
     """
     check_divisible(x.shape[dim], f"dimension {dim} of", group=group)
     part = x.chunk(dist.get_world_size(group), dim)[dist.get_rank(group)]
@@ -43,12 +43,12 @@ def own_part(x: Tensor, dim: int, *, group: Group) -> Tensor:
 
 
 def all_reduced(x: Tensor, *, group: Group) -> Tensor:
-    """The sum over all ranks, in new memory: x belongs to somebody else, and may be no more than a view."""
+    """The sum over all ranks, in new memory: x belongs to the caller and may be only a view."""
     return start_all_reduce(x.clone(memory_format=torch.contiguous_format), group=group)()
 
 
 def all_gathered(x: Tensor, dim: int, *, group: Group) -> Tensor:
-    """The ranks' parts one behind the other along `dim`."""
+    """The ranks' parts concatenated along `dim`."""
     return start_all_gather(x, dim, group=group)()
 
 
@@ -58,7 +58,7 @@ def reduce_scattered(x: Tensor, dim: int, *, group: Group) -> Tensor:
 
 
 def start_all_reduce(x: Tensor, *, group: Group) -> Started:
-    """The sum over all ranks, in the memory of x itself where it is contiguous."""
+    """The sum over all ranks, in place if x is contiguous."""
     total = x.contiguous()
     if dist.get_world_size(group) == 1:
         return lambda: total
@@ -67,7 +67,7 @@ def start_all_reduce(x: Tensor, *, group: Group) -> Started:
 
 
 def start_all_gather(x: Tensor, dim: int, *, group: Group) -> Started:
-    """The ranks' parts one behind the other along `dim`: t times as large."""
+    """The ranks' parts concatenated along `dim`, t times as large."""
     size = dist.get_world_size(group)
     if size == 1:
         return lambda: x
@@ -83,19 +83,19 @@ def start_all_gather(x: Tensor, dim: int, *, group: Group) -> Started:
 
 
 def start_reduce_scatter(x: Tensor, dim: int, *, group: Group) -> Started:
-    """This rank's part, along `dim`, of the sum over all ranks. Raises ValueError where the ranks do not divide."""
+    """This rank's part, along `dim`, of the sum over all ranks. Raises ValueError if the ranks do not divide it."""
     check_divisible(x.shape[dim], f"dimension {dim} of", group=group)
     size = dist.get_world_size(group)
     if size == 1:
         return lambda: x
-    parts = torch.cat(x.chunk(size, dim)) if dim else x.contiguous()  # a part for each rank, one behind the other
+    parts = torch.cat(x.chunk(size, dim)) if dim else x.contiguous()  # one part per rank
     total = torch.empty_like(parts.chunk(size)[0])
     work = dist.reduce_scatter_single(total, parts, group=group, async_op=True)
     return lambda: _waited(work, total, parts)
 
 
 def _waited(work: dist.Work | None, result: Tensor, *_kept: Tensor) -> Tensor:
-    """The result once it is there; what is being sent stays alive until then."""
+    """The result once it has arrived. The sent tensors are kept alive until then."""
     if work is not None:
         work.wait()
     return result

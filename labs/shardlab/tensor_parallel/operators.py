@@ -1,8 +1,8 @@
-"""Six functions between what is whole on every rank, what is split, and what must still be added up.
+"""Six operators that convert between whole tensors, split tensors, and tensors that must still be summed.
 
-f and g do nothing in one direction and add up in the other (arXiv 1909.08053, figure 3); their twins of sequence
-parallelism gather in one and reduce-scatter in the other (arXiv 2205.05198, figure 5). In each pair one is the adjoint
-of the other: what one does in the forward, the other does in the backward.
+f and g do nothing in one direction and all-reduce in the other (arXiv 1909.08053, figure 3). Their sequence-parallel
+twins all-gather in one direction and reduce-scatter in the other (arXiv 2205.05198, figure 5). In each pair, one is the
+adjoint of the other: what one does in the forward, the other does in the backward.
 
 | operator | forward | backward |
 |---|---|---|
@@ -13,8 +13,7 @@ of the other: what one does in the forward, the other does in the backward.
 | `gather` | all-gather | own part |
 | `split` | own part | all-gather |
 
-All raise ValueError, before anything is sent, for a size that the ranks do not divide. A negative dim counts from the
-last.
+All raise ValueError, before anything is sent, if the ranks do not divide a size. A negative dim counts from the end.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ class _Operator(torch.autograd.Function):
 
 
 def copy_to_tp(x: Tensor, *, group: Group) -> Tensor:
-    """f: the same x enters every rank's part. Forward nothing, backward an all-reduce of its gradient.
+    """f: the same x enters every rank's part of a layer. Forward: nothing. Backward: all-reduce of the gradient.
 
-    Each rank's part gives a part of the gradient; the layers before need the sum, and it is the same on every rank.
+    Each rank's part of the layer contributes a part of the gradient. Earlier layers need the sum, on every rank.
     """
     return _Operator.apply(x, _nothing, lambda gradient: all_reduced(gradient, group=group))
 
 
 def reduce_from_tp(x: Tensor, *, group: Group) -> Tensor:
-    """g: the ranks' x add up. Forward an all-reduce, backward nothing: every rank has the gradient of the sum."""
+    """g: sum x over ranks. Forward: all-reduce. Backward: nothing, since every rank has the gradient of the sum."""
     return _Operator.apply(x, lambda x: all_reduced(x, group=group), _nothing)
 
 
@@ -74,16 +73,16 @@ class _SumInPlace(torch.autograd.Function):
 
 
 def reduce_from_tp_in_place(x: Tensor, *, group: Group) -> Tensor:
-    """g in the memory of an x that nobody else needs, such as a fresh product: if it is contiguous, without a copy."""
+    """g in place, for an x that is not used elsewhere, such as a fresh product. Copies only if x is not contiguous."""
     if not x.is_contiguous():
         return reduce_from_tp(x, group=group)
     return _SumInPlace.apply(x, group)
 
 
 def gather_to_all(x: Tensor, dim: int, *, group: Group) -> Tensor:
-    """f's twin: the ranks' parts of x, put together, enter every rank's part of a layer.
+    """f's twin: gather the ranks' parts of x as the input of every rank's part of a layer.
 
-    Forward an all-gather. Each rank's part of the layer gives a part of the gradient: backward a reduce-scatter.
+    Forward: all-gather. Backward: reduce-scatter, since each rank's part of the layer contributes to the gradient.
     """
     return _Operator.apply(
         x, lambda x: all_gathered(x, dim, group=group), lambda gradient: reduce_scattered(gradient, dim, group=group)
@@ -91,16 +90,16 @@ def gather_to_all(x: Tensor, dim: int, *, group: Group) -> Tensor:
 
 
 def sum_and_scatter(x: Tensor, dim: int, *, group: Group) -> Tensor:
-    """g's twin: the ranks' x add up, and each rank keeps its part. Forward a reduce-scatter, backward an all-gather."""
+    """g's twin: sum x over ranks, and keep only this rank's part. Forward: reduce-scatter. Backward: all-gather."""
     return _Operator.apply(
         x, lambda x: reduce_scattered(x, dim, group=group), lambda gradient: all_gathered(gradient, dim, group=group)
     )
 
 
 def gather(x: Tensor, dim: int, *, group: Group) -> Tensor:
-    """The ranks' parts of x put together, for work that every rank then does alike. Backward each takes its own part.
+    """Gather the ranks' parts of x for work that every rank repeats. Backward: each rank takes its own part.
 
-    The gradient of the whole is whole on every rank already: adding it up would make it t times too large.
+    The gradient of the whole is already complete on every rank: summing it would make it t times too large.
     """
     return _Operator.apply(
         x, lambda x: all_gathered(x, dim, group=group), lambda gradient: own_part(gradient, dim, group=group)
@@ -108,7 +107,7 @@ def gather(x: Tensor, dim: int, *, group: Group) -> Tensor:
 
 
 def split(x: Tensor, dim: int, *, group: Group) -> Tensor:
-    """This rank's part of an x that is the same on every rank. Backward an all-gather: the gradient of all of x."""
+    """This rank's part of an x that is the same on every rank. Backward: all-gather, for the gradient of all of x."""
     return _Operator.apply(
         x, lambda x: own_part(x, dim, group=group), lambda gradient: all_gathered(gradient, dim, group=group)
     )

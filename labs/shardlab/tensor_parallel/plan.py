@@ -1,6 +1,6 @@
-"""A plan says how a model is split, as data: {path of modules: how}; `apply_plan` does it.
+"""A plan describes as data how to split a model: {module path: how to split it}. `apply_plan` carries it out.
 
-Paths are patterns, `blocks.*.up` is that of every block. What no path names is whole on every rank.
+Paths are patterns: `blocks.*.up` matches the one in every block. Modules that no path matches are whole on every rank.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shardlab.tensor_parallel.randomness import RandomStreams
 
 
 class Split(Protocol):
-    """One way to split a module, such as `Column()`: the module that takes its place (it may be the same)."""
+    """One way to split a module, such as `Column()`. `applied` returns the replacement (possibly the same module)."""
 
     def applied(self, module: Any, group: Group, streams: RandomStreams) -> nn.Module: ...
 
@@ -27,12 +27,12 @@ Plan = Mapping[str, Split]
 
 
 def apply_plan(module: nn.Module, plan: Plan, *, group: Group, seed: int = 0) -> nn.Module:
-    """Replace a whole model's modules by this rank's parts; returns the model, changed in place.
+    """Replace a whole model's modules by this rank's parts. Changes the model in place and returns it.
 
-    1. the ranks agree on model and plan  2. each module is replaced  3. parameters that were one are one again.
-    seed: of the dropouts. Every rank gives the same whole model. Raises ValueError, on every rank alike, when ranks
-    bring different models, plans or seeds, for a path that fits no module or that two patterns name, and for sizes
-    that the ranks do not divide.
+    1. check that the ranks agree on model and plan  2. replace each module  3. tie shared parameters again.
+    seed: of the dropouts. Every rank passes the same whole model. Raises the same ValueError on every rank if the ranks
+    have different models, plans or seeds, if a path matches no module or is matched by two patterns, or if the ranks do
+    not divide a size.
     """
     check_same_model(module, plan, seed, group=group)
     splits = splits_by_path(module, plan)
@@ -48,21 +48,21 @@ def apply_plan(module: nn.Module, plan: Plan, *, group: Group, seed: int = 0) ->
 
 
 def splits_by_path(module: nn.Module, plan: Plan) -> dict[str, Split]:
-    """The plan path by path. Raises ValueError for a pattern without a path, and for a path that is named twice."""
+    """The plan by path. Raises ValueError if a pattern matches no path, or if two patterns match the same path."""
     found: dict[str, Split] = {}
     for pattern, split in plan.items():
         for path in paths_matching(module, pattern):
             if path in found:
-                raise ValueError(f"{path} is to be split as {found[path]} and as {split}: name it in one pattern")
+                raise ValueError(f"{path} is split both as {found[path]} and as {split}: match it with one pattern")
             found[path] = split
     for path in found:
         if around := next((other for other in found if path.startswith(f"{other}.")), None):
-            raise ValueError(f"{path} lies in {around}, which is split as {found[around]}: name one of them")
+            raise ValueError(f"{path} is inside {around}, which is split as {found[around]}: name only one of them")
     return found
 
 
 def _tied(module: nn.Module) -> list[list[str]]:
-    """Names of parameters that are one, such as a head that is the embedding."""
+    """Names of parameters that are shared, such as a head tied to the embedding."""
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)

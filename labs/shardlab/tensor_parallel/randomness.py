@@ -1,7 +1,7 @@
-"""Random numbers for dropout: the same on all ranks where they hold the same numbers, others where they hold parts.
+"""Random numbers for dropout: equal on all ranks for replicated activations, different for split ones.
 
-Two streams instead of one: with one seed everywhere, the split regions of all ranks would drop the same places; with
-one seed per rank, copies of one activation would differ (Megatron-LM, tensor_parallel/random.py).
+This takes two streams. With one seed everywhere, all ranks would drop the same places in their split regions. With one
+seed per rank, copies of the same activation would differ (Megatron-LM, tensor_parallel/random.py).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import torch.distributed as dist
 
 from shardlab.tensor_parallel.messages import Group
 
-APART = 1_000_003  # between the seeds of two ranks: neighbouring seeds of neighbouring runs never meet
+APART = 1_000_003  # distance between two ranks' seeds, so that runs with consecutive seeds do not overlap
 
 
 class RandomStreams:
-    """`replicated` draws the same numbers on every rank of the group, `split` others on each.
+    """`replicated` draws the same numbers on every rank of the group; `split` draws different numbers on each.
 
-    seed: the same on every rank; data-parallel replicas give different ones.
+    seed: the same on every rank of the group, but different for each data-parallel replica.
     """
 
     def __init__(self, seed: int, *, group: Group, device: torch.device | str = "cpu") -> None:
@@ -25,10 +25,10 @@ class RandomStreams:
         self.split = torch.Generator(device).manual_seed(seed + APART * (1 + dist.get_rank(group)))
 
     def state(self) -> list[torch.Tensor]:
-        """Where both streams are: what a checkpoint keeps, so that a run goes on with the same masks."""
+        """The state of both streams. Save it in a checkpoint, so that a resumed run continues with the same masks."""
         return [self.replicated.get_state(), self.split.get_state()]
 
     def set_state(self, state: list[torch.Tensor]) -> None:
-        """Go back to where `state()` was asked for."""
+        """Restore what `state()` returned."""
         self.replicated.set_state(state[0])
         self.split.set_state(state[1])

@@ -1,4 +1,4 @@
-"""The ways to split a module that a plan can name. In each, `sequence` is whether the ranks split the sequence, too."""
+"""The ways to split a module in a plan. In each, `sequence` says whether the ranks also split the sequence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEQUENCE_DIM = 1  # of activations [B, S, H]
 
 @dataclass(frozen=True)
 class Column:
-    """A linear layer by columns. num_together: matrices that it holds one above the other, each split by itself."""
+    """Split a linear layer by columns. num_together: number of stacked matrices in it, each split separately."""
 
     num_together: int = 1
     gather_output: bool = False
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A linear layer by rows."""
+    """Split a linear layer by rows."""
 
     sequence: bool = False
 
@@ -45,10 +45,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Heads:
-    """Attention by heads: queries, keys and values by columns, the projection by rows.
+    """Split attention by heads: queries, keys and values by columns, the projection by rows.
 
-    Where there are fewer key-value heads than ranks, neighbours have the same one. Raises ValueError when the ranks do
-    not divide the heads, or neither divides the other for key-value heads, with the numbers of ranks that work.
+    If there are fewer key-value heads than ranks, neighboring ranks share one. Raises ValueError, listing valid numbers
+    of ranks, if the ranks do not divide the heads, or if neither ranks nor key-value heads divide the other.
     """
 
     sequence: bool = False
@@ -73,7 +73,7 @@ class Heads:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """An embedding by rows, or a head by columns; padded until the ranks divide the vocabulary."""
+    """Split an embedding by rows, or a head by columns, padded until the ranks divide the vocabulary."""
 
     gather_output: bool = False
     sequence: bool = False
@@ -89,7 +89,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class OnPartOfSequence:
-    """A module that works on each token by itself, such as a norm: whole, but this rank sees a part of the tokens."""
+    """Mark a module that works token by token, such as a norm: it is whole, but this rank sees a part of the tokens."""
 
     def applied(self, module: nn.Module, group: Group, streams: RandomStreams) -> nn.Module:
         module.partial = tuple(name for name, _ in module.named_parameters())  # type: ignore[assignment]
@@ -98,14 +98,14 @@ class OnPartOfSequence:
 
 @dataclass(frozen=True)
 class Positions:
-    """An embedding of positions [S, H], of whose result each rank takes its part of the sequence."""
+    """A position embedding [S, H], of which each rank uses its part of the sequence."""
 
     def applied(self, module: nn.Embedding, group: Group, streams: RandomStreams) -> PositionsOfPart:
         return PositionsOfPart(module, group)
 
 
 class PositionsOfPart(nn.Module):
-    """Positions of this rank's part of the sequence; the others' rows get no gradient here, so it is partial."""
+    """Positions of this rank's part of the sequence. Other rows get no gradient here, so the gradient is partial."""
 
     partial = ("weight",)
 
@@ -119,7 +119,7 @@ class PositionsOfPart(nn.Module):
 
 @dataclass(frozen=True)
 class Random:
-    """A dropout: of parts of a sequence each rank draws its own masks; of what is whole, all draw the same."""
+    """A dropout: ranks draw different masks if they split the sequence, and the same mask otherwise."""
 
     sequence: bool = False
 

@@ -1,7 +1,7 @@
-"""An embedding whose rows are split, and the loss of logits whose columns are: no rank ever has all logits.
+"""An embedding with split rows, and a loss on logits with split columns, so that no rank ever has all logits.
 
-Shapes: B batch, S sequence, H hidden, V vocabulary, t ranks. Each rank has ceil(V/t) rows; the last ones may be
-padding, zeros that no token finds and no softmax counts (arXiv 1909.08053, section 3).
+Shapes: B batch, S sequence, H hidden, V vocabulary, t ranks. Each rank has ceil(V/t) rows. The last rows may be
+padding: zeros that no token selects and the softmax ignores (arXiv 1909.08053, section 3).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from shardlab.tensor_parallel.operators import reduce_from_tp, sum_and_scatter
 
 
 class VocabularyParallelEmbedding(nn.Module):
-    """Each rank looks up the tokens of its own rows; the others give zeros, and the ranks' results add up.
+    """Each rank looks up the tokens in its own rows and returns zeros for others. The results are then summed.
 
-    sequence_dim: of the sum each rank gets its part along it. Raises ValueError for a token outside of the vocabulary.
+    sequence_dim: each rank gets its part of the sum along this dimension. Raises ValueError for a token outside the
+    vocabulary.
     """
 
     def __init__(self, whole: nn.Embedding, *, group: Group, sequence_dim: int | None = None) -> None:
@@ -45,22 +46,22 @@ class VocabularyParallelEmbedding(nn.Module):
 def vocabulary_parallel_cross_entropy(
     logits_BSV: Tensor, targets_BS: Tensor, *, vocabulary: int, group: Group, label_smoothing: float = 0.0
 ) -> Tensor:
-    """The loss of each token [B, S], the same on every rank, from this rank's ceil(V/t) columns; float32 or better.
+    """The loss of each token [B, S], from this rank's ceil(V/t) columns. Same on every rank, in float32 or better.
 
-    Three numbers per token travel: the largest logit, then the sum of the exponentials and the target's logit; with
-    label smoothing a fourth, the sum of all logits. vocabulary: V without padding. label_smoothing: as in
-    `torch.nn.functional.cross_entropy` (arXiv 1512.00567, section 7): a mean over the whole vocabulary, not over a
-    rank's part. Raises ValueError for a target outside of the vocabulary, and for logits that are not a rank's part.
+    Three numbers per token are sent: the largest logit, then the sum of the exponentials and the target's logit. Label
+    smoothing adds a fourth, the sum of all logits. vocabulary: V without padding. label_smoothing: as in
+    `torch.nn.functional.cross_entropy` (arXiv 1512.00567, section 7), a mean over the whole vocabulary, not over a
+    rank's part. Raises ValueError for a target outside the vocabulary, and for logits that are not a rank's part.
     """
     size = dist.get_world_size(group)
     check_tokens(targets_BS, vocabulary, "target")
     if logits_BSV.shape != (*targets_BS.shape, -(-vocabulary // size)):
         raise ValueError(
-            f"logits of shape {list(logits_BSV.shape)} for targets of {list(targets_BS.shape)}: each of {size} ranks "
-            f"gives its own {-(-vocabulary // size)} of {vocabulary} columns, not gathered"
+            f"logits {list(logits_BSV.shape)} for targets {list(targets_BS.shape)}: give each of {size} ranks "
+            f"its own {-(-vocabulary // size)} of {vocabulary} columns, not gathered"
         )
     if not 0 <= label_smoothing < 1:
-        raise ValueError(f"label_smoothing = {label_smoothing}: use 0 up to 0.9")
+        raise ValueError(f"label_smoothing = {label_smoothing}: use 0 to 0.9")
     return _CrossEntropy.apply(logits_BSV, targets_BS, vocabulary, label_smoothing, group)
 
 
@@ -69,7 +70,7 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, logits_BSV: Tensor, targets_BS: Tensor, vocabulary: int, smoothing: float, group: Group
     ) -> Tensor:
-        """1. the largest logit, over all ranks  2. sums, over all ranks  3. the loss, and the softmax to be kept."""
+        """1. the largest logit over all ranks  2. sums over all ranks  3. the loss, and the softmax to save."""
         columns = logits_BSV.shape[-1]
         own_BS, is_other_BS = _own(targets_BS, columns, group)
         num_real = min(columns, max(0, vocabulary - dist.get_rank(group) * columns))  # the others are padding
@@ -98,7 +99,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """softmax minus what was wanted: 1 - smoothing at the target, and smoothing / V everywhere."""
+        """softmax minus the target distribution: 1 - smoothing at the target, plus smoothing / V everywhere."""
         softmax_BSV, own_BS, is_other_BS = ctx.saved_tensors
         gradient_BSV = softmax_BSV.clone()
         gradient_BSV[..., : ctx.num_real] -= ctx.smoothing / ctx.vocabulary
@@ -109,19 +110,19 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def vocabulary_cut(vocabulary: int) -> Cut:
-    """Rows of a vocabulary, padded until the ranks divide them."""
+    """Split the rows of a vocabulary, padded until the ranks divide them."""
     return Cut((vocabulary,), padded=True)
 
 
 def check_tokens(tokens: Tensor, vocabulary: int, what: str) -> None:
-    """Raise ValueError for a token outside of the vocabulary: every rank has the same tokens, and raises too."""
+    """Raise ValueError for a token outside the vocabulary. Every rank has the same tokens, so all ranks raise."""
     if tokens.numel() and (tokens.amin() < 0 or tokens.amax() >= vocabulary):
         wrong = tokens[(tokens < 0) | (tokens >= vocabulary)][0].item()
-        raise ValueError(f"{what} {wrong} is outside of a vocabulary of {vocabulary}: use 0 to {vocabulary - 1}")
+        raise ValueError(f"{what} {wrong} is outside the vocabulary of {vocabulary}: use 0 to {vocabulary - 1}")
 
 
 def _own(tokens_BS: Tensor, num_rows: int, group: Group) -> tuple[Tensor, Tensor]:
-    """Tokens as places in this rank's rows, and which of them are other ranks' (their place is 0)."""
+    """Tokens as indices into this rank's rows, and which tokens belong to other ranks (their index is 0)."""
     own_BS = tokens_BS - dist.get_rank(group) * num_rows
     is_other_BS = (own_BS < 0) | (own_BS >= num_rows)
     return own_BS.masked_fill(is_other_BS, 0), is_other_BS

@@ -1,4 +1,4 @@
-"""From a recipe to what trains: model, settings, optimizer, and the trainer on this rank."""
+"""Build everything a recipe describes: model, settings, optimizer, and the trainer on this rank."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config_of(recipe: Recipe) -> GPTConfig:
 
 
 def experts_of(recipe: Recipe) -> MoEConfig | None:
-    """The sizes of its layers of experts; None for a dense model."""
+    """The sizes of the MoE layers; None for a dense model."""
     given = recipe.experts
     if not given.experts:
         return None
@@ -53,7 +53,7 @@ def experts_of(recipe: Recipe) -> MoEConfig | None:
 
 
 def transformer_of(recipe: Recipe) -> Transformer:
-    """The same sizes as the formulas of `costs` know them."""
+    """The same sizes in the form that the formulas in `costs` take."""
     model, given = recipe.model, recipe.experts
     return Transformer(
         name="recipe",
@@ -77,7 +77,7 @@ def transformer_of(recipe: Recipe) -> Transformer:
 
 
 def settings_of(recipe: Recipe) -> Settings:
-    """How it is trained, beside mesh and model."""
+    """The training settings other than mesh and model."""
     step = recipe.step
     return Settings(
         num_microbatches=step.microbatches,
@@ -97,7 +97,7 @@ def settings_of(recipe: Recipe) -> Settings:
 
 
 def optimizer_of(recipe: Recipe) -> NewOptimizer:
-    """The optimizer's class with its options; its learning rate is set before every step."""
+    """The optimizer class with its options; the loop sets the learning rate before every step."""
     given = recipe.optimizer
     if given.name == "sgd":
         return partial(torch.optim.SGD, lr=recipe.rate.peak, momentum=given.momentum, weight_decay=given.weight_decay)
@@ -106,7 +106,7 @@ def optimizer_of(recipe: Recipe) -> NewOptimizer:
 
 
 def check(recipe: Recipe, ranks: int) -> None:
-    """Raise ValueError for what so many ranks cannot train, before any is started; sizes alone are looked at."""
+    """Raise ValueError if `ranks` ranks cannot train the recipe; it only checks sizes, so no rank has to be started."""
     mesh, settings = mesh_of(recipe, ranks), settings_of(recipe)
     check_batch(recipe, mesh)
     moe = experts_of(recipe)
@@ -119,9 +119,9 @@ def check(recipe: Recipe, ranks: int) -> None:
 
 
 def trainer_of(recipe: Recipe, ranks: int) -> MeshTrainer:
-    """This rank's trainer; all ranks of the world call it. No rank builds more of the model than its own stages.
+    """This rank's trainer; call it on all ranks of the world. Each rank builds only its own stages of the model.
 
-    Raises ValueError, on every rank alike, for what cannot be trained so.
+    Raises ValueError on every rank for an unsupported combination.
     """
     check(recipe, ranks)
     whole = LayerByLayer(config_of(recipe), experts_of(recipe), seed=recipe.run.seed)

@@ -1,7 +1,7 @@
-"""What a checkpoint says about itself, and whether that is true: a list of its tensors and of its files' checksums.
+"""The contents file of a checkpoint: a list of its tensors and its files' checksums, and functions that verify it.
 
-A checkpoint is a folder `step-00000020` with DCP's files and `contents.json`, written last. It gets that name when it
-is complete; before, it is called `.step-00000020.part`.
+A checkpoint is a folder `step-00000020` with DCP's files and `contents.json`, which is written last. The folder gets
+that name when it is complete; until then it is called `.step-00000020.part`.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from typing import Any
 from shardlab.train.checkpoint_plan import WholeTensor
 
 CONTENTS, FORMAT = "contents.json", 1
-BEFORE_IT = "Load the one before it, or none"
+BEFORE_IT = "Load an earlier checkpoint, or none"
 
 
 class Damaged(ValueError):
-    """A checkpoint that is cut short or whose bytes have changed."""
+    """A checkpoint that is truncated or whose bytes have changed."""
 
 
 def folder_of(root: Path, step: int) -> Path:
-    """The name of a complete checkpoint."""
+    """The path of a complete checkpoint."""
     return root / f"step-{step:08}"
 
 
 def draft_of(target: Path) -> Path:
-    """Its name until it is complete."""
+    """The path of a checkpoint until it is complete."""
     return target.with_name(f".{target.name}.part")
 
 
 def complete(root: Path) -> list[Path]:
-    """The checkpoints that have their name, the latest first."""
+    """The complete checkpoints, latest first."""
     return sorted((path for path in root.glob("step-*") if path.is_dir()), reverse=True)
 
 
 def sha256(path: Path) -> str:
-    """Of a file's bytes, a MiB at a time."""
+    """The SHA-256 checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_contents(folder: Path, contents: Mapping[str, Any]) -> None:
-    """Write the list, with a checksum of its own, down to the disk."""
+    """Write the list with a checksum of itself, and flush it to disk."""
     whole = {"format": FORMAT, **contents}
     with (folder / CONTENTS).open("w", encoding="utf-8") as file:
         json.dump(whole | {"checksum": _of_json(whole)}, file, indent=1)
@@ -54,7 +54,7 @@ def write_contents(folder: Path, contents: Mapping[str, Any]) -> None:
 
 
 def read_contents(checkpoint: Path) -> dict[str, Any]:
-    """The list of a checkpoint. Raises Damaged where it is missing, cut short or changed."""
+    """The list of a checkpoint. Raises Damaged if it is missing, truncated or changed."""
     try:
         contents = json.loads((checkpoint / CONTENTS).read_text(encoding="utf-8"))
         stated = contents.pop("checksum")
@@ -62,35 +62,35 @@ def read_contents(checkpoint: Path) -> dict[str, Any]:
         reason = f"its {CONTENTS} cannot be read ({type(error).__name__})"
         raise Damaged(f"{checkpoint} is not a complete checkpoint: {reason}. {BEFORE_IT}") from None
     if stated != _of_json(contents):
-        raise Damaged(f"{checkpoint}: {CONTENTS} does not have the checksum that it states. {BEFORE_IT}")
+        raise Damaged(f"{checkpoint}: {CONTENTS} does not match its own checksum. {BEFORE_IT}")
     if contents["format"] != FORMAT:
-        raise ValueError(f"{checkpoint} has format {contents['format']}, this program reads {FORMAT}")
+        raise ValueError(f"{checkpoint} has format {contents['format']}, but this program reads format {FORMAT}")
     return contents
 
 
 def check_sizes(checkpoint: Path, files: Mapping[str, Sequence[Any]]) -> None:
-    """Raise Damaged for a file that is missing or has another size; nothing is read."""
+    """Raise Damaged if a file is missing or has a different size; reads no file."""
     for name, (size, _) in files.items():
         path = checkpoint / name
         there = path.stat().st_size if path.is_file() else 0
         if there != size:
-            raise Damaged(f"{checkpoint} is cut short: {name} has {there} bytes instead of {size}. {BEFORE_IT}")
+            raise Damaged(f"{checkpoint} is incomplete: {name} has {there} bytes instead of {size}. {BEFORE_IT}")
 
 
 def check_bytes(checkpoint: Path, files: Mapping[str, Sequence[Any]], names: Sequence[str]) -> None:
-    """Raise Damaged for a file of `names` whose bytes are others than those that were written."""
+    """Raise Damaged if the bytes of a file in `names` have changed since it was written."""
     for name in names:
         if sha256(checkpoint / name) != files[name][1]:
-            raise Damaged(f"{checkpoint}: {name} has a checksum that it did not have when it was written. {BEFORE_IT}")
+            raise Damaged(f"{checkpoint}: the checksum of {name} has changed since it was written. {BEFORE_IT}")
 
 
 def check_tensors(checkpoint: Path, saved: Mapping[str, Sequence[Any]], wanted: Mapping[str, WholeTensor]) -> None:
-    """Raise ValueError where a checkpoint is not of this model and optimizer, with the first difference."""
+    """Raise ValueError with the first difference if a checkpoint is of another model or optimizer."""
     theirs = {name: WholeTensor(tuple(shape), dtype) for name, (shape, dtype) in saved.items()}
     if theirs == wanted:
         return
     reason = next(_differences(theirs, wanted))
-    raise ValueError(f"{checkpoint} is of another model or optimizer: {reason}. Nothing was loaded")
+    raise ValueError(f"{checkpoint} belongs to another model or optimizer: {reason}. Nothing was loaded")
 
 
 def _differences(theirs: Mapping[str, WholeTensor], wanted: Mapping[str, WholeTensor]) -> Iterator[str]:
@@ -98,20 +98,20 @@ def _differences(theirs: Mapping[str, WholeTensor], wanted: Mapping[str, WholeTe
     if their_blocks < our_blocks:
         yield (
             f"it has blocks 0 to {max(their_blocks, default=0)}, this model 0 to {max(our_blocks)}: either that model "
-            "had fewer layers, or each pipeline stage numbered its blocks from 0 and one stage's overwrote another's"
+            "had fewer layers, or each pipeline stage numbered its blocks from 0 and overwrote those of another stage"
         )
     their_kinds, our_kinds = ({name.partition(".")[0] for name in some} for some in (theirs, wanted))
     if their_kinds != our_kinds:
-        yield f"it keeps {', '.join(sorted(their_kinds))} of each tensor, this run {', '.join(sorted(our_kinds))}"
+        yield f"it stores {', '.join(sorted(their_kinds))} of each tensor, this run {', '.join(sorted(our_kinds))}"
     for name in sorted(theirs.keys() | wanted.keys()):
         if name not in theirs or name not in wanted:
             yield f"{name} is only in {'this model' if name in wanted else 'the checkpoint'}"
         if theirs[name] != wanted[name]:
-            yield f"{name} is {_text(theirs[name])} there and {_text(wanted[name])} here"
+            yield f"{name} is {_text(theirs[name])} in the checkpoint and {_text(wanted[name])} in this model"
 
 
 def _blocks(names: Mapping[str, WholeTensor]) -> set[int]:
-    """The numbers of the blocks of which there are weights."""
+    """The indices of the blocks that have weights."""
     return {int(name.split(".")[2]) for name in names if name.startswith("weight.blocks.")}
 
 

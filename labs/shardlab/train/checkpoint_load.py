@@ -1,6 +1,6 @@
-"""Load a checkpoint that any mesh has written: checked first, by all ranks together, and then read where it belongs.
+"""Load a checkpoint written on any mesh: all ranks verify it together, then each reads the blocks it needs.
 
-Every rank reads the blocks that it needs, whoever wrote them; nothing is gathered.
+It does not matter which rank wrote a block, and nothing is gathered.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Say = Callable[[str], None]
 
 
 def load(trainer: MeshTrainer, checkpoint: Path, *, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Set weights and optimizer from a checkpoint; returns what it says about itself. Every rank calls.
+    """Set weights and optimizer from a checkpoint and return its contents; call it on every rank.
 
-    facts: what has to be in it, such as the model's sizes. Raises ValueError, on every rank alike and before anything
-    is changed: Damaged for one that is cut short or has a wrong checksum, else for one of another model.
+    facts: entries that the checkpoint must contain, such as the model's sizes. Raises ValueError on every rank, before
+    anything is changed: Damaged for a truncated checkpoint or a wrong checksum, otherwise for one of another model.
     """
     group = trainer.groups.of(*WORLD)
     wanted = _tensors_of(trainer)
@@ -50,9 +50,9 @@ def load(trainer: MeshTrainer, checkpoint: Path, *, facts: Mapping[str, Any] | N
 def load_latest(
     trainer: MeshTrainer, folder: Path, *, facts: Mapping[str, Any] | None = None, say: Say = lambda text: None
 ) -> dict[str, Any] | None:
-    """Load the latest checkpoint of a folder that is whole, and say which are not; None where there is none.
+    """Load the latest undamaged checkpoint of a folder and report those it skips; returns None if there is none.
 
-    Raises ValueError, on every rank alike, for one of another model or another training.
+    Raises ValueError on every rank for a checkpoint of another model or another training run.
     """
     candidates = [complete(Path(folder))]
     dist.broadcast_object_list(candidates, group_src=0, group=trainer.groups.of(*WORLD))
@@ -65,7 +65,7 @@ def load_latest(
 
 
 def latest(folder: Path, say: Say = lambda text: None) -> Path | None:
-    """The latest checkpoint that has all its files in their sizes; says which have not. No rank is needed."""
+    """The latest checkpoint whose files all have the right sizes; reports those it skips. Needs no ranks."""
     for checkpoint in complete(Path(folder)):
         try:
             check_sizes(checkpoint, read_contents(checkpoint)["files"])
@@ -76,15 +76,15 @@ def latest(folder: Path, say: Say = lambda text: None) -> Path | None:
 
 
 def remove_drafts(folder: Path, say: Say = lambda text: None) -> None:
-    """Remove what a save that did not end has left, before the first of a run."""
+    """Remove the drafts of unfinished saves, before the first save of a run."""
     for draft in sorted(Path(folder).glob(".step-*")):
-        say(f"{draft.name} was not finished when its run ended: removed")
+        say(f"removed {draft.name}, which was not finished when its run ended")
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def _tensors_of(trainer: MeshTrainer) -> dict[str, WholeTensor]:
     """All whole tensors of this training, from all ranks."""
-    chunks_to_load(trainer)  # makes the optimizer's states, as zeros, where no step has
+    chunks_to_load(trainer)  # creates the optimizer states as zeros if no step has done so
     group = trainer.groups.of(*WORLD)
     by_rank: list[dict[str, WholeTensor]] = [{}] * dist.get_world_size(group)
     dist.all_gather_object(by_rank, kept(chunks_to_save(trainer)), group=group)
@@ -92,13 +92,13 @@ def _tensors_of(trainer: MeshTrainer) -> dict[str, WholeTensor]:
 
 
 def _checked(checkpoint: Path, wanted: dict[str, WholeTensor], facts: Mapping[str, Any], group: Any) -> dict[str, Any]:
-    """The contents, all right as far as this rank has looked: files are shared out, each is read once."""
+    """The contents after this rank's checks: files are divided among the ranks, so each is read once."""
     contents = read_contents(checkpoint)
     check_sizes(checkpoint, contents["files"])
     for name, value in facts.items():
         if contents.get(name) != value:
             raise ValueError(
-                f"{checkpoint} belongs to another training: {name} was {contents.get(name)!r}, here it is {value!r}. "
+                f"{checkpoint} belongs to another run: {name} was {contents.get(name)!r}, here it is {value!r}. "
                 "Nothing was loaded; use another folder, or checkpoints.resume = false"
             )
     check_tensors(checkpoint, contents["tensors"], wanted)
@@ -108,13 +108,13 @@ def _checked(checkpoint: Path, wanted: dict[str, WholeTensor], facts: Mapping[st
 
 
 def _agreed(check: Callable[[], dict[str, Any]], group: Any) -> dict[str, Any]:
-    """What `check` returns, once it has on every rank; the first rank's error on all of them."""
+    """The result of `check` if it succeeds on every rank; otherwise raises the first rank's error on all of them."""
     found, error = {}, None
     try:
         found = check()
     except ValueError as caught:
         error = caught
-    except OSError as caught:  # of the disk: no reason to let the others wait
+    except OSError as caught:  # a disk error must not leave the other ranks waiting
         error = Damaged(f"{caught.filename} cannot be read: {caught.strerror}")
     by_rank: list[ValueError | None] = [None] * dist.get_world_size(group)
     dist.all_gather_object(by_rank, error, group=group)

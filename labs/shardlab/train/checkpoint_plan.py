@@ -1,7 +1,7 @@
-"""What a rank has of a model as torch's distributed checkpoint (DCP) wants it: items to write and items to read.
+"""A rank's part of a model in the form that torch's distributed checkpoint (DCP) takes: items to write and to read.
 
-A tensor of the checkpoint is called by kind and global name, "weight.blocks.7.up.weight" or "exp_avg.token.weight".
-DCP keeps of each which blocks it was written in, and cuts them anew for whoever reads.
+Tensors in the checkpoint are named by kind and global name: "weight.blocks.7.up.weight" or "exp_avg.token.weight".
+DCP records the blocks in which each tensor was written, and reads any other blocks from them.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class WholeTensor(NamedTuple):
 
 
 def name_of(chunk: SavedShard) -> str:
-    """What a chunk's whole tensor is called in a checkpoint."""
+    """The name of a chunk's whole tensor in a checkpoint."""
     return f"{chunk.kind}.{chunk.key}"
 
 
 def kept(chunks: Sequence[SavedShard]) -> dict[str, WholeTensor]:
-    """The whole tensors of which some chunks are blocks."""
+    """The whole tensors to which the chunks belong."""
     return {name_of(one): WholeTensor(tuple(one.global_shape), str(one.tensor.dtype)) for one in chunks}
 
 
 class Writing:
-    """Tensors for DCP's writer, by their index. staged: copies, which a step may not change."""
+    """Tensors for DCP's writer, by their index."""
 
     def __init__(self, chunks: Sequence[SavedShard]) -> None:
         self.items = [_write_item(one) for one in chunks]
         self._tensors = {_place(item.index): one.tensor for item, one in zip(self.items, chunks, strict=True)}
 
     def stage(self) -> Writing:
-        """The same with copies of the numbers as they are now."""
+        """The same items with copies of the current values, which later steps cannot change."""
         staged = Writing([])
         staged.items, staged._tensors = self.items, {at: one.clone() for at, one in self._tensors.items()}
         return staged
@@ -55,16 +55,16 @@ class Writing:
 
 
 def joint_plan(items_by_rank: Sequence[list[WriteItem]], rank: int) -> tuple[SavePlan, Metadata]:
-    """Rank `rank`'s plan and the list of all tensors, from the items of all ranks. Every rank computes it alike.
+    """Rank `rank`'s plan and the list of all tensors, from the items of all ranks; every rank computes the same list.
 
-    Raises ValueError where two ranks write the same block, and where blocks are missing.
+    Raises ValueError if two ranks write the same block or if blocks are missing.
     """
     _refuse_twice(items_by_rank)
     plans, metadata = create_default_global_save_plan([SavePlan(items) for items in items_by_rank])
     for name, found in metadata.state_dict_metadata.items():
         written = sum(chunk.sizes.numel() for chunk in found.chunks)  # type: ignore[union-attr]
         if written != found.size.numel():  # type: ignore[union-attr]
-            raise ValueError(f"{name} has {found.size.numel()} numbers, and all ranks together write {written}")  # type: ignore[union-attr]
+            raise ValueError(f"{name} has {found.size.numel()} elements, but all ranks together write {written}")  # type: ignore[union-attr]
     return plans[rank], metadata
 
 
@@ -73,15 +73,15 @@ def _refuse_twice(items_by_rank: Sequence[list[WriteItem]]) -> None:
     for rank, items in enumerate(items_by_rank):
         for item in items:
             if (first := writers.setdefault(_place(item.index), rank)) != rank:
-                where = f"{item.index.fqn} from {list(item.index.offset or ())} on"
+                where = f"{item.index.fqn} at offset {list(item.index.offset or ())}"
                 raise ValueError(
-                    f"rank {first} and rank {rank} both write {where}, and one of them would be lost: name blocks by "
-                    "their numbers in the whole model, not in a pipeline stage"
+                    f"rank {first} and rank {rank} both write {where}, so one of them would be lost: number blocks in "
+                    "the whole model, not in a pipeline stage"
                 )
 
 
 class Reading:
-    """Tensors for DCP's reader: every block that it has of them is copied to where it belongs."""
+    """Tensors for DCP's reader, which copies every stored block that they need into them."""
 
     def __init__(self, chunks: Sequence[SavedShard]) -> None:
         self._tensors: dict[tuple[Any, ...], Tensor] = {}
@@ -92,7 +92,7 @@ class Reading:
             self._by_name.setdefault(name_of(one), []).append(box)
 
     def plan(self, metadata: Metadata) -> LoadPlan:
-        """What is to be read; the checkpoint has been found to have all of it."""
+        """The items to read; the checkpoint has already been checked to contain all of them."""
         found = metadata.state_dict_metadata
         items = [
             create_read_items_for_chunk_list(name, found[name], boxes)  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ class Reading:
         return whole
 
     def commit_tensor(self, item: ReadItem, tensor: Tensor) -> None:
-        """Called by DCP's reader, which has copied into the trainer's own memory."""
+        """Called by DCP's reader after it has copied into the trainer's memory; nothing is left to do."""
 
 
 def _write_item(chunk: SavedShard) -> WriteItem:

@@ -1,12 +1,12 @@
-"""Save while the training goes on: a copy in memory, a thread that writes it, and an end that all ranks agree upon.
+"""Save while training continues: copy to memory, write from a thread, and finish when all ranks have written.
 
     saver = Saver(trainer, folder, keep=3, told=print)
-    saver.begin(step, facts)  # copies this rank's numbers and returns: the steps that follow change the originals
+    saver.begin(step, facts)  # copies this rank's tensors and returns; later steps change only the originals
     saver.poll()              # between steps: gives a checkpoint its name once every rank has written its part
-    saver.finish()            # waits for it
+    saver.finish()            # waits until it is written
 
-The thread sends nothing: ranks tell each other in `poll` and `finish`, between steps, that their files are written. A
-rank that dies before leaves a draft, and the checkpoints before it as they were.
+The thread sends nothing: in `poll` and `finish`, between steps, ranks inform each other that their files are written.
+If a rank dies before that, a draft remains, and earlier checkpoints are unchanged.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from shardlab.train.checkpoint_plan import WholeTensor, Writing, joint_plan, kep
 
 @dataclass(frozen=True)
 class Saved:
-    """How a save ended, the same on every rank: `problem` is "" for a checkpoint that has its name.
+    """The result of a save; `problem` is the same on every rank, and "" for a complete checkpoint.
 
-    stall: seconds that this rank's steps waited for it. seconds: from its begin to its end.
+    stall: seconds that this rank's steps waited for the save. seconds: from its beginning to its end.
     """
 
     step: int
@@ -50,7 +50,7 @@ class Saved:
 
 @dataclass
 class _Under:
-    """A save that is under way on this rank."""
+    """A save in progress on this rank."""
 
     step: int
     target: Path
@@ -64,10 +64,10 @@ class _Under:
 
 
 class Saver:
-    """Writes a trainer's checkpoints into a folder, one at a time, and keeps the last ones.
+    """Writes a trainer's checkpoints into a folder, one at a time, and keeps the latest ones.
 
-    All ranks of the world build it and call its methods together. asynchronous: files are written beside the steps.
-    told: called on every rank when a save has ended, well or not; no save ends a training.
+    All ranks of the world create it and call its methods together. asynchronous: write files during the steps.
+    The callback is called on every rank when a save has succeeded or failed; a failed save does not stop training.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Saver:
         self._under: _Under | None = None
 
     def begin(self, step: int, facts: Mapping[str, Any]) -> None:
-        """Save what there is after `step` steps, with some facts that JSON can hold; every rank calls.
+        """Save the state after `step` steps, with some facts that fit in JSON; call it on every rank.
 
-        One that is still under way is waited for. Raises ValueError, on every rank alike, where two ranks would write
-        the same numbers.
+        Waits for an earlier save that is still in progress. Raises ValueError on every rank if two ranks would write
+        the same block.
         """
         self.finish()
         began = time.monotonic()
@@ -108,7 +108,7 @@ class Saver:
         under.stall = time.monotonic() - began
 
     def poll(self) -> None:
-        """Between steps, on every rank: end a save that all ranks have written."""
+        """Between steps, on every rank: complete a save once all ranks have written it."""
         if self._under is None:
             return
         began = time.monotonic()
@@ -121,7 +121,7 @@ class Saver:
             self._end(began)
 
     def finish(self) -> None:
-        """Wait until the save that is under way has ended."""
+        """Wait for the save in progress to end."""
         if self._under is None:
             return
         began = time.monotonic()
@@ -129,15 +129,15 @@ class Saver:
             self._under.thread.join()
         self._end(began)
 
-    # ---- how ---------------------------------------------------------------------------------------------------------
+    # ---- implementation ----------------------------------------------------------------------------------------------
 
     def _chunks(self):
         if self._plan is None:
-            chunks_to_load(self.trainer)  # makes the optimizer's states, where no step has
+            chunks_to_load(self.trainer)  # creates the optimizer states if no step has done so
         return chunks_to_save(self.trainer)
 
     def _planned(self, writing: Writing) -> tuple[SavePlan, Metadata, dict[str, WholeTensor]]:
-        """Which blocks this rank writes: agreed upon once, as no step changes it."""
+        """Which blocks this rank writes; the ranks agree on it once, because it does not change between steps."""
         if self._plan is None:
             mine = writing.items, kept(self._chunks())
             by_rank: list[Any] = [None] * dist.get_world_size(self._group)
@@ -148,7 +148,7 @@ class Saver:
         return self._plan
 
     def _make_draft(self, under: _Under) -> None:
-        """An empty draft, before anybody writes into it."""
+        """Create an empty draft before any rank writes into it."""
         if self._rank == 0:
             try:
                 draft = draft_of(under.target)
@@ -159,7 +159,7 @@ class Saver:
         dist.barrier(group=self._group)
 
     def _write(self, under: _Under, plan: SavePlan, writing: Writing) -> None:
-        """This rank's file and its checksum; what goes wrong is told later, to all ranks."""
+        """Write this rank's file and its checksum; an error is kept and reported to all ranks later."""
         try:
             if under.problem:
                 return
@@ -170,11 +170,11 @@ class Saver:
             for name in sorted({one.storage_data.relative_path for one in under.results}):
                 path = draft_of(under.target) / name
                 under.files[name] = path.stat().st_size, sha256(path)
-        except Exception as error:  # of any kind: the training is worth more than this checkpoint
+        except Exception as error:  # any kind: training is worth more than this checkpoint
             under.problem = _sentence(error)
 
     def _end(self, began: float) -> None:
-        """All ranks have written: one of them lists what there is and gives the folder its name, or removes it."""
+        """After all ranks have written: rank 0 writes the lists and renames the folder, or removes it."""
         under, self._under = self._under, None
         assert under is not None
         by_rank: list[Any] = [None] * dist.get_world_size(self._group)
@@ -190,7 +190,7 @@ class Saver:
         self._told(Saved(under.step, under.target, told[0], under.stall + now - began, now - under.began))
 
     def _commit(self, under: _Under, by_rank: list[Any]) -> str:
-        """Write the lists, rename, and remove what is too old; "" or why not."""
+        """Write the lists, rename the draft, and remove old checkpoints; returns "" or what went wrong."""
         assert self._plan is not None
         _, metadata, tensors = self._plan
         draft = draft_of(under.target)
@@ -210,7 +210,7 @@ class Saver:
 
 
 def _rename(draft: Path, target: Path) -> None:
-    """Give a draft its name. One that has it already is put aside first and removed last."""
+    """Give a draft its final name. An existing folder of that name is first moved aside and finally removed."""
     old = target.with_name(f".{target.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
@@ -218,14 +218,14 @@ def _rename(draft: Path, target: Path) -> None:
     draft.rename(target)
     folder = os.open(target.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the name, too, is on the disk
+        os.fsync(folder)  # so that the new name is on disk, too
     finally:
         os.close(folder)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def _sentence(error: Exception) -> str:
-    """What went wrong, with the file where there is one."""
+    """Describe an error, with the file if there is one."""
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
     if isinstance(cause, OSError) and cause.strerror:
         return f"{cause.strerror}" + (f" ({cause.filename})" if cause.filename else "")

@@ -8,14 +8,14 @@ from shardlab.train.logs import entries
 
 
 def draw_log(folder: Path, picture: Path) -> str:
-    """Draw what a folder's log says; returns the figure in words, or that there is nothing to draw."""
+    """Draw the losses in a folder's log; returns a description of the figure, or that there is nothing to draw."""
     from matplotlib.figure import Figure
 
     from shardlab.figures.loss import draw_losses
 
     runs = runs_of(folder)
     if not runs:
-        return "no step was logged: no loss curve"
+        return "no loss curve, because no step was logged"
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     words = draw_losses(figure.subplots(), runs)
     figure.savefig(picture)
@@ -23,7 +23,7 @@ def draw_log(folder: Path, picture: Path) -> str:
 
 
 def runs_of(folder: Path) -> list[list[tuple[int, float]]]:
-    """(step, loss) of each run of a folder that made a step, in the order in which they ran."""
+    """(step, loss) pairs of each run in a folder that did at least one step, in the order of the runs."""
     runs: list[list[tuple[int, float]]] = []
     for entry in entries(folder):
         if "recipe" in entry:

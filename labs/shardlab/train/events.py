@@ -1,4 +1,4 @@
-"""Numbers for TensorBoard: `tensorboard --logdir FOLDER` shows them. The format is tensorboardX's."""
+"""Scalars for TensorBoard: `tensorboard --logdir FOLDER` shows them. The format is tensorboardX's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
 
 
 class EventWriter:
-    """Appends scalars to a new file of a folder.
+    """Appends scalars to a new file in a folder.
 
-    It writes in the calling thread: `tensorboardX.SummaryWriter` has a queue whose thread ends on a full disk, and the
-    training would then wait for room in it.
+    It writes from the calling thread. `tensorboardX.SummaryWriter` writes from a thread that dies when the disk is
+    full; training would then block on its full queue.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -24,7 +24,7 @@ class EventWriter:
         self._events = EventsWriter(str(folder / "events"), filename_suffix=f".{os.getpid()}")
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers of one step, by name."""
+        """Write the numbers of one step, by name."""
         summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
         self._events.write_event(Event(wall_time=time.time(), step=step, summary=summary))
         self._events.flush()

@@ -1,4 +1,4 @@
-"""Plain data into frozen dataclasses: every wrong key and value ends in a sentence that says what would work."""
+"""Turn plain data into frozen dataclasses; for every wrong key or value, the error says what would work."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def needed(*, least: float = 1) -> Any:
 
 
 def choice(default: Any, *options: Any) -> Any:
-    """A field for one of some values."""
+    """A field for one of several values."""
     return field(default=default, metadata={"options": options})
 
 
 def section(kind: type[Section], name: str, given: Any) -> Section:
-    """A dataclass from a table of a recipe. Raises ValueError naming key, value and what would work."""
+    """A dataclass from one table of a recipe. Raises ValueError that names the key, the value and what would work."""
     if not isinstance(given, Mapping):
-        raise ValueError(f"{name} = {given!r} is not a table: write [{name}] and its keys below")
+        raise ValueError(f"{name} = {given!r} is not a table: write [{name}] and put its keys below it")
     known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
     for key, value in given.items():
         if key not in known:
@@ -44,7 +44,7 @@ def section(kind: type[Section], name: str, given: Any) -> Section:
 
 
 def unknown(path: str, key: str, value: Any, known: Sequence[str]) -> str:
-    """The sentence about a key that does not exist: the nearest one, or all."""
+    """An error message for an unknown key that suggests the nearest key or lists all."""
     return f"{path} = {value!r}: there is no key {key!r} here; {instead(key, known)}"
 
 

@@ -1,4 +1,4 @@
-"""Goodput (有效吞吐): the share of all seconds that went into steps that counted."""
+"""Goodput (有效吞吐): the share of the run's time spent on steps that counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Goodput:
-    """Seconds of a run by what became of them. other: starts, restarts, waiting for checkpoints, a step cut short."""
+    """Seconds of a run by how they were spent. other: starts, restarts, waiting for checkpoints, interrupted steps."""
 
     counted: float
     twice: float
@@ -18,21 +18,23 @@ class Goodput:
 
     @property
     def share(self) -> float:
-        """Of steps that counted in all seconds."""
+        """The fraction of all seconds that was spent on steps that counted."""
         return self.counted / (self.counted + self.twice + self.detection + self.other)
 
     def sentence(self) -> str:
-        """As people read it."""
+        """A sentence for people."""
         return (
-            f"goodput {self.share:.1%}: {self.counted:.1f} s of steps that counted; lost: {self.twice:.1f} s to steps "
-            f"done twice, {self.detection:.1f} s to detection, {self.other:.1f} s to starts, checkpoints and the rest"
+            f"goodput {self.share:.1%}: {self.counted:.1f} s of steps that counted; lost: {self.twice:.1f} s to "
+            f"repeated steps, {self.detection:.1f} s to detection, {self.other:.1f} s to starts, checkpoints "
+            "and the rest"
         )
 
 
 def goodput(entries: Iterable[dict[str, Any]], *, seconds: float, detection: float = 0.0) -> Goodput:
-    """From the lines of one run's log; of a step that was done again, the last row counts. seconds: of the whole run.
+    """Compute goodput from one run's log; if a step was repeated, its last row counts.
 
-    detection: seconds from the last heartbeats of lost ranks until they were seen.
+    seconds: duration of the whole run. detection: seconds from the last heartbeats of lost ranks until they were
+    detected.
     """
     counted: dict[int, float] = {}
     done = 0.0

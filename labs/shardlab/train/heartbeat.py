@@ -1,6 +1,6 @@
-"""A heartbeat (心跳) per rank: a thread writes where the rank is, again and again, also while it waits for others.
+"""A heartbeat (心跳) per rank: a thread keeps writing where the rank is, also while the rank waits for others.
 
-So only a rank that is itself dead or stopped falls silent, and not those that wait for it.
+Only a rank that is dead or stopped falls silent; the ranks that wait for it do not.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from shardlab.train.logs import LoggedStep
     from shardlab.train.loop import Training
 
-FOLDER = "SHARDLAB_BEATS"  # the environment's name for the folder of the heartbeats
-ATTEMPT = "TORCHELASTIC_RESTART_COUNT"  # torchrun's number of the attempt
+FOLDER = "SHARDLAB_BEATS"  # environment variable with the heartbeat folder
+ATTEMPT = "TORCHELASTIC_RESTART_COUNT"  # torchrun's variable with the number of the attempt
 BEAT = 0.2  # seconds between two heartbeats
 AT_ITS_END = "at its end"
 
 
 @dataclass(frozen=True)
 class Beat:
-    """Where a rank is. born: as `birth_of`, since process ids are used again. at: seconds of the machine's monotonic
-    clock: when the time of day is set, no rank has fallen silent.
+    """Where a rank is.
+
+    born: from `birth_of`, because process ids are reused. at: seconds of the machine's monotonic clock, so that setting
+    the time of day does not make a rank look silent.
     """
 
     rank: int
@@ -59,7 +61,7 @@ class Heart(Hook):
         self._thread.start()
 
     def stop(self) -> None:
-        """The rank ends by itself: nobody shall miss it."""
+        """The rank ends normally: mark it so that it is not reported as lost."""
         self._doing = AT_ITS_END
         self._end.set()
         self._thread.join()
@@ -87,7 +89,7 @@ class Heart(Hook):
                 draft.write_text(json.dumps(asdict(beat)), encoding="utf-8")
                 draft.replace(self._path)
             except OSError:
-                return  # the folder is gone with its observer, or has no room: whoever looks sees a silent rank
+                return  # the folder is gone with its observer, or the disk is full: an observer sees a silent rank
             if is_last:
                 return
             self._end.wait(BEAT)
@@ -95,7 +97,7 @@ class Heart(Hook):
 
 @contextmanager
 def beating(rank: int) -> Iterator[list[Hook]]:
-    """The hooks of a rank: its heart, where somebody in the launching process looks."""
+    """The hooks of a rank: a heartbeat if the launching process observes it, else none."""
     folder = os.environ.get(FOLDER)
     if not folder:
         yield []
@@ -108,20 +110,20 @@ def beating(rank: int) -> Iterator[list[Hook]]:
 
 
 def birth_of(process: psutil.Process) -> float:
-    """Seconds from the machine's start to the process's, give or take one: setting the clock does not change them."""
+    """Seconds from the machine's boot to the process's start, to within 1; setting the clock does not change it."""
     return process.create_time() - psutil.boot_time()
 
 
 def place_of(mesh: Mesh, rank: int) -> str:
-    """Where a rank is, on the axes that have more than one place: "dp 1 tp 0"."""
+    """A rank's coordinates on the axes of size 2 or more: "dp 1 tp 0"."""
     places = mesh.coordinates(rank)
     return " ".join(f"{axis} {places[axis]}" for axis in ("dp", "pp", "cp", "tp", "ep") if getattr(mesh, axis) > 1)
 
 
 def beats(folder: Path) -> list[Beat]:
-    """The last heartbeat of every rank."""
+    """The latest heartbeat of every rank."""
     found = []
     for path in sorted(folder.glob("rank-*.json")):
-        with suppress(FileNotFoundError):  # it has just ended by itself
+        with suppress(FileNotFoundError):  # the rank has just ended normally
             found.append(Beat(**json.loads(path.read_text(encoding="utf-8"))))
     return found

@@ -1,4 +1,4 @@
-"""What looks on while a training runs: heartbeats, stragglers, and whatever a reader wants to try."""
+"""Callbacks of the training loop, used for heartbeats and stragglers, and for your own experiments."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class Hook:
-    """Something that looks on, or interferes; a subclass overrides what it needs. Ranks call hooks alike."""
+    """Callback base class: override the methods you need. Every rank calls its hooks in the same order."""
 
     def on_begin(self, training: Training) -> None:
-        """Everything is built, and loaded where there was a checkpoint; `training.done` steps are behind us."""
+        """Called when everything is built and a checkpoint, if any, is loaded; `training.done` steps are done."""
 
     def on_step(self, training: Training, step: int) -> None:
-        """Step number `step`, from 1 on, is about to begin."""
+        """Called before step number `step`, counted from 1."""
 
     def on_end(self, training: Training, row: LoggedStep) -> None:
-        """A step has ended, and is logged; its checkpoint has not begun."""
+        """Called after a step has been logged and before its checkpoint begins."""
 
     def on_saved(self, training: Training, saved: Saved) -> None:
-        """A checkpoint has ended, well or not."""
+        """Called when a checkpoint has been written or has failed."""

@@ -1,4 +1,4 @@
-"""What a training tells: lines for people, JSON for programs, events for TensorBoard. Only the first rank writes."""
+"""Training logs: lines for people, JSON for programs, events for TensorBoard. Only the first rank writes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ FILE, EVENTS = "log.jsonl", "tensorboard"
 
 @dataclass(frozen=True)
 class LoggedStep:
-    """One step, counted from 1. seconds: without what a checkpoint took. memory: bytes of the first rank's process.
+    """One step, counted from 1.
 
-    loss: of a token that counts. norm: of the whole gradient before it was clipped. mfu: None where no peak is known.
+    loss: mean over the tokens that count. norm: of the whole gradient before clipping. seconds: without checkpoints.
+    mfu: None if no peak is known. memory: bytes of the first rank's process.
     """
 
     step: int
@@ -35,11 +36,11 @@ class LoggedStep:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all ranks together."""
+        """Tokens per second of all ranks together."""
         return self.tokens / self.seconds
 
     def line(self, steps: int) -> str:
-        """As people read it."""
+        """A line for people."""
         share = "" if self.mfu is None else f"  mfu {self.mfu:5.1%}"
         return (
             f"step {self.step:>{len(str(steps))}}/{steps}  loss {self.loss:.4f}  norm {self.norm:8.3f}  "
@@ -48,7 +49,7 @@ class LoggedStep:
 
 
 class Logs:
-    """Writes rows and sentences; on all ranks but the first it does nothing."""
+    """Writes rows and messages; does nothing on ranks other than the first."""
 
     def __init__(self, folder: Path | None, *, rank: int, events: bool = True, quiet: bool = False) -> None:
         self.is_first, self._quiet = rank == 0, quiet
@@ -58,13 +59,13 @@ class Logs:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def say(self, text: str) -> None:
-        """A sentence, to the terminal and into the file."""
+        """Write a message to the terminal and the file."""
         if self.is_first and not self._quiet:
             print(text, flush=True)
         self.note({"say": text})
 
     def row(self, row: LoggedStep, *, steps: int, show: bool) -> None:
-        """A step."""
+        """Write the row of a step."""
         if show and self.is_first and not self._quiet:
             print(row.line(steps), flush=True)
         self.note(asdict(row))
@@ -74,45 +75,45 @@ class Logs:
                 self._events.scalars(row.step, numbers | ({} if row.mfu is None else {"mfu": row.mfu}))
 
     def note(self, entry: dict[str, Any]) -> None:
-        """A line of JSON."""
+        """Write a line of JSON."""
         if self.folder:
             with self._unharmed(), (self.folder / FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
 
     def file(self, name: str, text: str) -> None:
-        """A whole file of the folder."""
+        """Write a whole file in the folder."""
         if self.folder:
             with self._unharmed():
                 (self.folder / name).write_text(text, encoding="utf-8")
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
-        """A disk that is full costs what is logged, not the training."""
+        """On a full disk, lose the log entry instead of stopping the training."""
         try:
             yield
         except OSError as error:
             print(f"{self.folder} cannot be written: {error.strerror}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the event file."""
         if self._events:
             self._events.close()
 
 
 def _events_in(folder: Path) -> EventWriter:
-    from shardlab.train.events import EventWriter  # its library imports torch, which a reader of logs has no need of
+    from shardlab.train.events import EventWriter  # its library imports torch, which reading logs does not need
 
     return EventWriter(folder)
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The rows of all runs of a folder by step; where a resumed run has done a step again, its row counts."""
+    """The rows of all runs in a folder, ordered by step; if a resumed run repeated a step, its row counts."""
     by_step = {entry["step"]: entry for entry in entries(folder) if "loss" in entry}
     return [by_step[step] for step in sorted(by_step)]
 
 
 def entries(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every line; one that was cut short is left out."""
+    """All lines except truncated ones."""
     path = Path(folder, FILE)
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:

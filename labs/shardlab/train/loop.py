@@ -1,4 +1,4 @@
-"""The loop on one rank: build, resume, step after step, end. Hooks see every step begin and end.
+"""The training loop on one rank: build, resume, run the steps, finish. Hooks are called before and after every step.
 
 summary = train(recipe)                       # on every rank of the world
 summary = train(recipe, hooks=[MyHook()])     # with on_begin(training), on_step(training, step), on_end(training, row)
@@ -35,9 +35,10 @@ TRACE, FIGURE = "step-trace.json", "loss.svg"
 
 @dataclass(frozen=True)
 class Summary:
-    """What a training tells at its end, the same on every rank but for `stalls`. losses: by step, of this run.
+    """The result of a training run; every rank has the same one except for `stalls`.
 
-    resumed: steps that a checkpoint had done. stalls: seconds that this rank waited for each checkpoint.
+    losses: by step, of this run. resumed: the number of steps already in the checkpoint. stalls: seconds that this rank
+    waited for each checkpoint.
     """
 
     losses: dict[int, float]
@@ -48,7 +49,7 @@ class Summary:
 
 
 class Training:
-    """A recipe on this rank: what hooks see."""
+    """A recipe being trained on this rank; hooks receive this object."""
 
     def __init__(self, recipe: Recipe, *, hooks: Sequence[Hook] = (), quiet: bool = False) -> None:
         world = dist.get_world_size()
@@ -68,7 +69,7 @@ class Training:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a checkpoint has to agree with, so that going on from it is the same training."""
+        """Values that a checkpoint must match so that resuming from it continues the same training."""
         tables = to_tables(self.recipe)
         data = {"text": self.text.checksum, "batch": self.recipe.step.batch, "seed": self.recipe.run.seed}
         return {
@@ -78,10 +79,10 @@ class Training:
             "data": data,
         }
 
-    # ---- from begin to end -------------------------------------------------------------------------------------------
+    # ---- from beginning to end ---------------------------------------------------------------------------------------
 
     def resume(self) -> int:
-        """Load the latest checkpoint that is whole; returns how many steps it has behind it."""
+        """Load the latest undamaged checkpoint; returns how many steps are done."""
         folder, say = self.recipe.checkpoint_folder, self.logs.say
         self._describe()
         if folder is None:
@@ -98,7 +99,7 @@ class Training:
         return self.done
 
     def one_step(self) -> None:
-        """Batch and learning rate of this step, the step, its row, and a checkpoint where one is due."""
+        """Set batch and learning rate, do the step, log it, and save a checkpoint if one is due."""
         recipe, step = self.recipe, self.done + 1
         for hook in self.hooks:
             hook.on_step(self, step)
@@ -121,7 +122,7 @@ class Training:
                 self.save()
 
     def save(self) -> None:
-        """Begin a checkpoint of the steps that are done; every rank calls."""
+        """Begin a checkpoint of the current state; call it on every rank."""
         if self.saver is not None:
             mesh = {name: getattr(self.trainer.mesh, name) for name in ("dp", "pp", "cp", "tp", "ep")}
             text = " ".join(f"{name} {size}" for name, size in mesh.items())
@@ -130,7 +131,7 @@ class Training:
             self.saver.begin(self.done, self.facts | {"mesh": text, "rate": rate, "sequences": position})
 
     def finish(self, resumed: int) -> Summary:
-        """The last checkpoint, the figure, and the summary."""
+        """Save the last checkpoint, draw the figure, and return the summary."""
         given = self.recipe.checkpoints
         if self.saver is not None:
             is_saved = given.every and self.done % given.every == 0
@@ -146,7 +147,7 @@ class Training:
     # ---- the parts of a step -----------------------------------------------------------------------------------------
 
     def _batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens and labels of this rank's replica in step number `step`, from 1 on."""
+        """Tokens and labels of this rank's replica in step number `step`, counted from 1."""
         batch, mesh = self.recipe.step.batch, self.trainer.mesh
         numbers = sequence_numbers(self.recipe.run.seed, step - 1, batch=batch, num_sequences=self.text.num_sequences)
         replica = mesh.coordinates(self.rank)["dp"]
@@ -154,7 +155,7 @@ class Training:
         return self.text.batch([numbers[row] for row in rows])
 
     def _trained(self, step: int, tokens: torch.Tensor, labels: torch.Tensor) -> Step | None:
-        """The step, measured where the recipe says so; None where its gradients were not numbers."""
+        """Do the step, measured if the recipe says so; returns None if a gradient was not finite."""
 
         def plain() -> Step:
             return self.trainer.step(tokens, labels)
@@ -170,12 +171,12 @@ class Training:
             if self.recipe.survival.on_not_finite == "stop":
                 raise
             self.skipped.append(step)
-            self.logs.say(f"step {step} left out: {error}")
+            self.logs.say(f"skipped step {step}: {error}")
             return None
 
     def _measured_messages(self, step: Callable[[], Step]) -> Step:
         if self.saver is not None:
-            self.saver.finish()  # its thread would be measured, too
+            self.saver.finish()  # otherwise its thread would be measured, too
         result = self.measurement.messages(step)
         self.logs.file(TRACE, self.measurement.trace)
         return result
@@ -187,10 +188,10 @@ class Training:
         self.logs.note(self.measurement.plain())
         return result
 
-    # ---- what is written ---------------------------------------------------------------------------------------------
+    # ---- logs and files ----------------------------------------------------------------------------------------------
 
     def _describe(self) -> None:
-        """The model, the mesh and the data: the first lines of a log."""
+        """Write the first lines of the log: the model, the mesh and the data."""
         mesh, step, say = self.trainer.mesh, self.recipe.step, self.logs.say
         numbers = sum(one.numel() for one in self.trainer.masters())
         say(
@@ -198,7 +199,7 @@ class Training:
             f"{step.schedule} with {step.microbatches} microbatches, {step.dtype}; rank 0 updates {numbers:,} numbers"
         )
         text = self.text
-        say(f"{text.num_sequences:,} sequences of {text.sequence} tokens; MFU's peak: {self.peak_from}")
+        say(f"{text.num_sequences:,} sequences of {text.sequence} tokens; peak for the MFU: {self.peak_from}")
         self.logs.note({"recipe": to_tables(self.recipe)})
 
     def _log(self, result: Step, rate: float, seconds: float) -> None:
@@ -220,7 +221,7 @@ class Training:
             hook.on_end(self, row)
 
     def _draw(self) -> None:
-        """The loss curve of all runs of this folder, as a picture."""
+        """Draw the loss curve of all runs in this folder."""
         folder = self.logs.folder
         if folder is None or not self.recipe.log.figure:
             return
@@ -237,10 +238,10 @@ class Training:
     def _saved(self, saved: Saved) -> None:
         self.saves.append(saved)
         if saved.problem:
-            self.logs.say(f"checkpoint after step {saved.step} not written: {saved.problem}. Training goes on")
+            self.logs.say(f"checkpoint after step {saved.step} not written: {saved.problem}. Training continues")
         else:
             self.logs.say(
-                f"checkpoint {saved.folder.name}: {saved.seconds:.2f} s, of which steps waited {saved.stall:.3f} s"
+                f"checkpoint {saved.folder.name}: {saved.seconds:.2f} s; steps waited {saved.stall:.3f} s of that"
             )
         self.logs.note(
             {"checkpoint": saved.step, "problem": saved.problem, "stall": saved.stall, "seconds": saved.seconds}
@@ -250,9 +251,10 @@ class Training:
 
 
 def train(recipe: Recipe, *, hooks: Sequence[Hook] = (), quiet: bool = False) -> Summary:
-    """Train a recipe on the ranks of the world, from its latest checkpoint on where there is one.
+    """Train a recipe on the ranks of the world, resuming from its latest checkpoint if there is one.
 
-    Raises ValueError, on every rank alike, for what does not fit, and NotFinite where the recipe ends a training then.
+    Raises ValueError on every rank for an unsupported combination, and NotFinite for a gradient that is not finite if
+    the recipe stops then.
     """
     training = Training(recipe, hooks=hooks, quiet=quiet)
     resumed = training.resume()

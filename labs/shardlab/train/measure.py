@@ -24,38 +24,38 @@ from shardlab.pipeline_parallel.traces import to_trace
 from shardlab.train.recipe import Recipe
 from shardlab.train.traffic import predicted_by_axis
 
-# ---- What the MFU (model FLOPs utilisation) is a share of: the products that this machine can do in a second ---------
+# ---- The peak for the MFU (model FLOPs utilization): the matrix products that this machine can do per second ---------
 
 
 def peak_flops(recipe: Recipe, ranks: int) -> tuple[float, str]:
-    """FLOP/s of all ranks together, and where the number comes from; 0.0 and why not where nobody knows.
+    """FLOP/s of all ranks together and the source of the number; if it is unknown, 0.0 and the reason.
 
-    Measured: the fastest square product in the recipe's dtype on one core, times the cores that the ranks share.
+    Measured: the fastest square matrix product in the recipe's dtype on one core, times the cores that the ranks use.
     """
     if recipe.log.peak_flops:
-        return recipe.log.peak_flops * ranks, "stated in log.peak_flops"
+        return recipe.log.peak_flops * ranks, "given in log.peak_flops"
     try:
         here = read_calibration(None)
     except ValueError:
-        return 0.0, "unknown: run `shardlab calibrate`, or state log.peak_flops"
+        return 0.0, "unknown: run `shardlab calibrate`, or give log.peak_flops"
     rates = here.matmul.get(recipe.step.dtype)
     if not rates:
-        return 0.0, f"unknown: `shardlab calibrate` has measured {', '.join(here.matmul)} here, not {recipe.step.dtype}"
+        return 0.0, f"unknown: `shardlab calibrate` measured {', '.join(here.matmul)} here, not {recipe.step.dtype}"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(rates.values()) * min(ranks, cores), "the fastest product that `shardlab calibrate` has measured here"
+    return max(rates.values()) * min(ranks, cores), "the fastest product that `shardlab calibrate` measured here"
 
 
 def mfu(model: Transformer, tokens: int, seconds: float, peak: float) -> float | None:
-    """Share of the peak that the model's own FLOPs take; None without a peak."""
+    """The model's FLOP/s as a share of the peak; None without a peak."""
     return utilisation(model_flops_per_token(model), tokens, seconds, 1, peak) if peak else None
 
 
-# A step looked at closely: which messages went over which axis, when every slot ran, and what was held at most
+# A detailed look at one step: which messages went over which axis, when every slot ran, and the peak memory
 
 
 @dataclass(frozen=True)
 class OfRank:
-    """What one rank has measured: bytes by axis, the formula's, bytes of states, and the most that was alive."""
+    """One rank's measurements: bytes sent and predicted by axis, bytes of states, and peak bytes alive."""
 
     sent: dict[str, float]
     predicted: dict[str, float]
@@ -65,7 +65,7 @@ class OfRank:
 
 @dataclass
 class Measurement:
-    """Measures on one rank, and gathers on the first."""
+    """Measures on every rank and gathers the results."""
 
     recipe: Recipe
     trainer: MeshTrainer
@@ -74,7 +74,7 @@ class Measurement:
     _sent: dict[str, float] = field(default_factory=dict)
 
     def messages(self, step: Callable[[], Step]) -> Step:
-        """Do a step and keep its messages and slots."""
+        """Do a step and record its messages and slots."""
         with record() as bill:
             told = step()
         self._sent = sent_by_axis(bill.events, self.trainer.groups)
@@ -83,7 +83,7 @@ class Measurement:
         return told
 
     def memory(self, step: Callable[[], Step]) -> Step:
-        """Do a step and keep what was alive; then every rank knows what all have measured."""
+        """Do a step and record how much memory was alive; afterwards every rank has all ranks' measurements."""
         states = self._states()
         with alive(states) as watched:
             told = step()
@@ -92,8 +92,8 @@ class Measurement:
         return told
 
     def table(self) -> list[str]:
-        """Lines for people: of each axis the rank that sends most, beside the formula for that rank."""
-        lines = ["sent in a step, by the rank that sends most     measured      formula"]
+        """Lines for people: for each axis, the rank that sends most, with the formula's value for that rank."""
+        lines = ["bytes per step of the rank that sends most      measured      formula"]
         for name in sorted({name for one in self.by_rank for name in (*one.sent, *one.predicted)}):
             most = max(self.by_rank, key=lambda one: one.sent.get(name, 0.0))
             if (sent := most.sent.get(name, 0.0)) or name in most.predicted:
@@ -104,7 +104,7 @@ class Measurement:
         return lines
 
     def plain(self) -> dict[str, Any]:
-        """The same as JSON can hold it; names: of each axis the name under which its bytes are counted."""
+        """The same as plain data for JSON; names: for each axis, the name under which its bytes are counted."""
         known = {"-".join(axes): name for axes, name in names(self.trainer.groups).items()}
         return {"measured": [asdict(one) for one in self.by_rank], "names": known}
 
@@ -124,7 +124,7 @@ class Measurement:
 
 
 def _calls(bill: Bill) -> list[tuple[str, str, float, float]]:
-    """Each call: what, where, begin and end, in seconds of this machine's clock."""
+    """(kind, place and size, begin, end) of each call, in seconds of this machine's clock."""
     return [
         (event.kind, f"{event.where}, {event.payload_bytes:,} bytes", event.begin, event.end or event.begin)
         for event in bill.events
@@ -132,7 +132,7 @@ def _calls(bill: Bill) -> list[tuple[str, str, float, float]]:
 
 
 def trace_of(trainer: MeshTrainer, by_rank: list[Any]) -> str:
-    """A trace of all ranks: a track for what each computes, and one below for its messages."""
+    """A trace of all ranks: one track per rank for its computation, and one for its messages."""
     ranks = range(trainer.mesh.world)
     schedule = [trainer.schedule[trainer.mesh.coordinates(rank)["pp"]] for rank in ranks]
     times = [times for times, _ in by_rank]

@@ -1,7 +1,7 @@
-"""Which sequences a step sees: a function of seed and step alone, so no mesh and no resume can change it.
+"""Which sequences a step sees: a function of seed and step only, so the mesh and resuming cannot change it.
 
-The text is cut into windows of S tokens; an epoch is a shuffle of them, drawn from seed and epoch. Place p of the
-endless list of epochs is row p % batch of step p // batch. A checkpoint needs to keep no position but its step.
+The text is split into windows of S tokens; an epoch is a shuffle of them, drawn from seed and epoch. Position p of the
+endless list of epochs is row p % batch of step p // batch. A checkpoint needs to store no position except its step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COURSE = Path(__file__).parents[3] / "docs"  # the course's own pages
 
 
 class Text:
-    """A text as sequences [S] and the tokens that follow them. Raises ValueError where it has not one."""
+    """A text as sequences [S] and their labels. Raises ValueError if it is too short for one sequence."""
 
     def __init__(self, tokens: Tensor, sequence: int) -> None:
         self.tokens, self.sequence = tokens, sequence
@@ -33,7 +33,7 @@ class Text:
 
     @property
     def checksum(self) -> str:
-        """Of its tokens: another text has another one."""
+        """The number of tokens and their checksum, to recognize a different text."""
         return f"{len(self.tokens)} tokens, crc32 {zlib.crc32(self.tokens.to(torch.uint8).numpy().tobytes()):08x}"
 
     def batch(self, numbers: list[int]) -> tuple[Tensor, Tensor]:
@@ -44,21 +44,21 @@ class Text:
 
 
 def text_of(recipe: Recipe) -> Text:
-    """The text of a recipe. Raises ValueError for a folder without enough of it."""
+    """The text of a recipe. Raises ValueError for a folder with too little text."""
     return Text(read_text(recipe.run.text or COURSE), recipe.model.sequence)
 
 
 def sequence_numbers(seed: int, step: int, *, batch: int, num_sequences: int) -> list[int]:
-    """The global numbers of the sequences of step number `step`, from 0 on, in the order of its rows."""
+    """The global numbers of the sequences in step number `step`, counted from 0, in row order."""
     places = range(step * batch, (step + 1) * batch)
     return [_shuffled(seed, place // num_sequences, num_sequences)[place % num_sequences] for place in places]
 
 
 def rows_of_replica(batch: int, microbatches: int, mesh: Mesh, replica: int) -> list[int]:
-    """Rows of the global batch that a replica takes: of each global microbatch its share.
+    """Rows of the global batch that a replica takes: its share of each global microbatch.
 
-    So the j-th microbatches of all replicas together are the same sequences on every mesh: the losses of layers of
-    experts, which are of a microbatch over all ranks, do not change with dp.
+    The j-th microbatches of all replicas together are then the same sequences on every mesh. MoE losses, which are
+    computed per microbatch over all ranks, do not change with dp.
     """
     by_microbatch = torch.arange(batch).view(microbatches, mesh.dp, -1)
     return by_microbatch[:, replica].flatten().tolist()

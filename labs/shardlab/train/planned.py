@@ -1,4 +1,4 @@
-"""From a layout of the planner to a recipe that trains it as it is, and what was measured beside it. No torch."""
+"""Turn a planner's layout into a recipe that trains it, and compare the plan with measurements. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shardlab.train.logs import entries, read_log
 from shardlab.train.recipe import Recipe, from_tables, to_tables
 
 SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "zero-bubble": "zb-h1"}
-WARM_UP = 2  # steps in which connections and memory come into being
+WARM_UP = 2  # steps in which connections are opened and memory is allocated
 
 
 class Beside(NamedTuple):
-    """One number of a plan and what was measured, in `unit`."""
+    """One number of a plan and its measurement, in `unit`."""
 
     what: str
     unit: str
@@ -30,9 +30,9 @@ class Beside(NamedTuple):
 
 
 def recipe_of(model: Transformer, layout: Layout, *, steps: int, folder: Path) -> Recipe:
-    """The recipe of a plan, in the numbers it counts with: bf16 with float32 masters, or float32.
+    """The recipe of a plan, in the dtype that the plan assumes: bf16 with float32 masters, or float32.
 
-    Raises ValueError for a model that the course's GPT is not, and for chunks that its schedules do not make.
+    Raises ValueError for a model that the course's GPT cannot be, or a number of chunks that no schedule supports.
     """
     if problem := next(_problems(model, layout), ""):
         raise ValueError(f"this plan cannot be run: {problem}")
@@ -71,7 +71,7 @@ def recipe_of(model: Transformer, layout: Layout, *, steps: int, folder: Path) -
 
 
 def to_toml(recipe: Recipe) -> str:
-    """A recipe as TOML: what JSON writes of text, numbers, true and false is TOML, too."""
+    """A recipe as TOML: JSON's text, numbers and booleans are valid TOML."""
     sections = (
         f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
         for name, table in to_tables(recipe).items()
@@ -80,14 +80,14 @@ def to_toml(recipe: Recipe) -> str:
 
 
 def beside(plan: Plan, model: Transformer, folder: Path) -> list[Beside]:
-    """A plan's numbers and its run's: seconds, the fullest rank's bytes, bytes by axis of the rank that sends most.
+    """Compare a plan with its run: seconds, peak bytes of the fullest rank, bytes by axis of the rank that sends most.
 
-    Raises ValueError where the run has left no measurement.
+    Raises ValueError if the run recorded no measurement.
     """
     found = next((entry for entry in entries(folder) if "measured" in entry), None)
     seconds = [row["seconds"] for row in read_log(folder) if row["step"] > WARM_UP + 2]
     if found is None or not seconds:
-        raise ValueError(f"the run in {folder} has measured nothing: give it {WARM_UP + 3} steps or more")
+        raise ValueError(f"the run in {folder} recorded no measurement: give it {WARM_UP + 3} steps or more")
     by_rank = found["measured"]
     rows = [
         Beside("step", "s", plan.step.total, median(seconds)),
@@ -101,7 +101,7 @@ def beside(plan: Plan, model: Transformer, folder: Path) -> list[Beside]:
 
 
 def _by_name(model: Transformer, layout: Layout, names: dict[str, str]) -> dict[str, float]:
-    """The plan's bytes by the names under which the meter counts axes that have the same ranks."""
+    """The plan's bytes, by the names under which the meter counts them (axes with the same ranks share a name)."""
     sent = traffic_of_step(model, layout)
     by_axis = {
         "tp": sent.tp_forward + sent.tp_backward + _gathered_again(model, layout),
@@ -118,8 +118,10 @@ def _by_name(model: Transformer, layout: Layout, names: dict[str, str]) -> dict[
 
 
 def _gathered_again(model: Transformer, layout: Layout) -> float:
-    """With a split sequence: what a layer's backward gathers again, two halves of an all-reduce beside the four each
-    way; a half behind the embedding and back, and three around the output layer, on the stage that has most of them.
+    """With sequence parallelism: bytes beyond the four half all-reduces of each layer's forward and backward.
+
+    A layer's backward gathers again, which costs two more halves. The ends of the model add a half after the embedding,
+    another in its backward, and three around the output layer; the stage with the most of them counts.
     """
     if not layout.sequence_parallel:
         return 0.0
@@ -129,8 +131,10 @@ def _gathered_again(model: Transformer, layout: Layout) -> float:
 
 
 def _between_stages(model: Transformer, layout: Layout) -> float:
-    """Of the rank that sends most: with v chunks one in the middle of a pipeline sends 2v messages per microbatch;
-    the first and the last one less, and a tied embedding's gradient in float32.
+    """Bytes between stages of the rank that sends most.
+
+    With v chunks, a rank in the middle of a pipeline sends 2v messages per microbatch. The first and the last rank send
+    one less, plus a tied embedding's gradient in float32.
     """
     if layout.pp == 1:
         return 0.0
@@ -141,7 +145,7 @@ def _between_stages(model: Transformer, layout: Layout) -> float:
 
 
 def _problems(model: Transformer, layout: Layout) -> Iterator[str]:
-    """Why the course's GPT is not this model, or its trainer not this layout; each with what would work."""
+    """Why the course's GPT cannot be this model, or its trainer cannot use this layout; each says what would work."""
     each: dict[str, tuple[Any, Any]] = {
         "latent": (model.latent, None),
         "dense_layers": (model.dense_layers if model.experts else 0, 0),
@@ -154,15 +158,15 @@ def _problems(model: Transformer, layout: Layout) -> Iterator[str]:
     }
     for name, (given, ours) in each.items():
         if given != ours:
-            yield f"{model.name} has {name} = {given}, and the course's GPT {ours}: use a file with {name} = {ours}"
+            yield f"{model.name} has {name} = {given}, but the course's GPT {ours}: use a file with {name} = {ours}"
     if model.vocab < 256:
-        yield f"a vocabulary of {model.vocab}, and tokens are bytes: use 256 or more"
+        yield f"a vocabulary of {model.vocab} is too small, because tokens are bytes: use 256 or more"
     if layout.schedule not in SCHEDULES:
-        yield f"its schedule is {layout.schedule}, which the trainer has not: use --schedule 1f1b"
+        yield f"its schedule is {layout.schedule}, which the trainer does not have: use --schedule 1f1b"
     if layout.recompute == "norms" or layout.recomputed:
-        yield "it recomputes parts that the trainer keeps: use --recompute none --recompute full"
+        yield "it recomputes parts that the trainer saves: use --recompute none --recompute full"
     if layout.virtual not in (1, 2):
-        yield f"{layout.virtual} chunks on each stage, and the interleaved schedule here has 2: use --schedule gpipe"
+        yield f"it has {layout.virtual} chunks per stage, but the interleaved schedule has 2: use --schedule gpipe"
 
 
 def table(rows: list[Beside]) -> list[str]:

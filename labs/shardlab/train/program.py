@@ -1,6 +1,6 @@
-"""A training as a program: what a rank does, what its exit code says, and how ranks of this machine are started.
+"""Training as a program: code that runs on a rank, its exit codes, and code that starts ranks on this machine.
 
-Started by `torchrun`, a process is a rank; started alone, it starts ranks through torchrun's own elastic agent.
+A process started by `torchrun` is a rank; otherwise it starts ranks through torchrun's elastic agent.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from shardlab.train.survival import Lost, observed
 
 DONE, FAILED, WRONG_RECIPE, REFUSED, NOT_FINITE, LOST = range(6)
 MEANING = {
-    DONE: "the training is done",
-    FAILED: "something else went wrong: the message says what",
+    DONE: "training finished",
+    FAILED: "something else went wrong: see the message",
     WRONG_RECIPE: "the recipe, or a change to it, does not work; nothing was started",
-    REFUSED: "the ranks refused to begin, such as a checkpoint of another model",
-    NOT_FINITE: "a loss or gradient was not a number, and the recipe stops then",
-    LOST: "a rank was lost: it died, or did not answer in time",
+    REFUSED: "the ranks refused to begin, for example because the checkpoint is of another model",
+    NOT_FINITE: "a loss or gradient was not finite, and the recipe says to stop then",
+    LOST: "a rank was lost: it died or did not answer in time",
 }
 
 
-RANK = ("-m", "shardlab.train")  # what an interpreter is given to become a rank
+RANK = ("-m", "shardlab.train")  # Python arguments that start a rank
 
 
 def be_a_rank(recipe: Recipe, *, hooks: Sequence[Hook] = (), quiet: bool = False) -> int:
     """Train as one of torchrun's ranks; returns the exit code."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with_parent()  # however the agent ends, its ranks end with it
+        end_with_parent()  # ranks end when the agent does, however it ends
     rank = int(os.environ["RANK"])
     try:
         build.check(recipe, int(os.environ["WORLD_SIZE"]))
@@ -79,22 +79,22 @@ def be_a_rank(recipe: Recipe, *, hooks: Sequence[Hook] = (), quiet: bool = False
 
 
 def is_about_peers(error: Exception) -> bool:
-    """Whether an error of torch.distributed says that somebody else has gone, or is silent."""
+    """Whether an error of torch.distributed says that another rank is gone or silent."""
     signs = ("connection", "timed out", "timeout", "peer", "socket", "gloo")
     return isinstance(error, dist.DistError) or any(sign in str(error).lower() for sign in signs)
 
 
 def _shortened(error: Exception) -> str:
-    """What gloo says, without the place in its source and what follows the first sentence; a peer's address stays."""
+    """The first sentence of gloo's message, without its source location but with the peer's address."""
     line = re.sub(r"^\[\S+:\d+\] ", "", str(error).splitlines()[0])
     return line.partition(". ")[0]
 
 
 @contextmanager
 def joined(patience: float, threads: int = 1) -> Iterator[None]:
-    """The world of torchrun's ranks. patience: seconds that a call waits for the others. threads: of each rank.
+    """Join the world of torchrun's ranks. patience: timeout of collectives in seconds. threads: per rank.
 
-    Unlike `ranks.torchrun_group` nothing is recorded in between: a recorder looks at every operator.
+    Unlike `ranks.torchrun_group` it records nothing, because a recorder intercepts every operator.
     """
     local, world = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), int(os.environ["WORLD_SIZE"])
     if local == world:
@@ -105,21 +105,21 @@ def joined(patience: float, threads: int = 1) -> Iterator[None]:
     keep_freed_memory()
     meet(transports.GLOO, patience)
     yield
-    dist.destroy_process_group()  # not after an error: others may wait for us in it
+    dist.destroy_process_group()  # not after an error: it may wait for other ranks
 
 
 def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None, program: Sequence[str] = RANK) -> int:
-    """Start ranks of this machine, `python PROGRAM ARGUMENTS` each; the exit code is the first failed rank's.
+    """Start ranks on this machine, each as `python PROGRAM ARGUMENTS`; returns the exit code of the first failed rank.
 
-    When one is lost, survival.on_lost_rank says how it goes on, from the latest checkpoint: "restart" with all ranks,
-    "shrink" with fewer replicas, which the ranks that are left can hold.
+    When a rank is lost, survival.on_lost_rank says how to continue from the latest checkpoint: "restart" with all
+    ranks, or "shrink" to as many replicas as fit on the remaining ranks.
     """
     count = ranks or mesh_ranks(recipe)
     try:
         build.check(recipe, count)
     except ValueError as error:
         return _failed(0, str(error), WRONG_RECIPE)
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say what is wrong themselves
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks report errors themselves
     with reported(recipe) as told:
         code = _run(recipe, [*program, *arguments], count, told)
         while code == LOST and recipe.survival.on_lost_rank == "shrink":
@@ -127,13 +127,13 @@ def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None, pr
             if fewer is None:
                 break
             before, count = count, mesh_ranks(fewer)
-            print(f"going on with {count} of {before} ranks: mesh.dp = {fewer.mesh.dp}", file=sys.stderr, flush=True)
+            print(f"continuing with {count} of {before} ranks: mesh.dp = {fewer.mesh.dp}", file=sys.stderr, flush=True)
             code = _run(recipe, [*program, *arguments, "--set", f"mesh.dp={fewer.mesh.dp}"], count, told)
     return code
 
 
 def _run(recipe: Recipe, command: Sequence[str], count: int, told: Callable[[Lost], None]) -> int:
-    """One world of ranks under the elastic agent, until it ends; what is lost is told."""
+    """Run one world of ranks under the elastic agent until it ends; the callback is called for each lost rank."""
     again = recipe.survival.restarts if recipe.survival.on_lost_rank == "restart" else 0
     config = LaunchConfig(
         min_nodes=1,
@@ -155,12 +155,12 @@ def _run(recipe: Recipe, command: Sequence[str], count: int, told: Callable[[Los
         rank, failure = error.get_first_failure()
         code = failure.exitcode
         if code < 0:
-            print(f"rank {rank} was ended by signal {-code}", file=sys.stderr)
+            print(f"rank {rank} was killed by signal {-code}", file=sys.stderr)
         return LOST if code < 0 else code
 
 
 def smaller(recipe: Recipe, count: int) -> Recipe | None:
-    """The recipe on the most ranks below `count` that its other axes and its batch allow; None where there are none."""
+    """The recipe on the largest number of ranks below `count` that its other axes and its batch allow, or None."""
     open_dp = replace(recipe, mesh=replace(recipe.mesh, dp=0))
     for fewer in range(count - 1, 0, -1):
         with suppress(ValueError):
@@ -172,7 +172,7 @@ def smaller(recipe: Recipe, count: int) -> Recipe | None:
 
 @contextmanager
 def reported(recipe: Recipe) -> Iterator[Callable[[Lost], None]]:
-    """What names each rank that is lost; where one was, and there is a log, the goodput is told at the end."""
+    """Yields a function that reports a lost rank; if any was lost and there is a log, prints the goodput at the end."""
     folder = Path(recipe.run.folder) if recipe.run.folder else None
     before = sum(1 for _ in entries(folder)) if folder else 0
     lost: list[Lost] = []
@@ -191,7 +191,7 @@ def reported(recipe: Recipe) -> Iterator[Callable[[Lost], None]]:
 
 
 def _failed(rank: int, text: str, code: int) -> int:
-    """Say it once, and return the code."""
+    """Print the message on the first rank only, and return the code."""
     if rank == 0:
         print(text, file=sys.stderr, flush=True)
     return code

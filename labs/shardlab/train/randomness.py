@@ -1,6 +1,6 @@
-"""Dropout that resumes exactly: every generator begins each step anew, from where it began at first and the step.
+"""Dropout that resumes exactly: every generator is reseeded at each step from its initial seed and the step number.
 
-So no state of a generator needs to be kept: on the same mesh a resumed run draws the same masks.
+Checkpoints need not store generator states: on the same mesh, a resumed run draws the same masks.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from shardlab.model.dropout import generators_of
 
 
 class Dropouts:
-    """The generators of a trainer's dropouts on this rank."""
+    """The generators of a trainer's dropout layers on this rank."""
 
     def __init__(self, trainer: MeshTrainer) -> None:
         found = {id(one): one for part in trainer.parts.values() for one in generators_of(part)}
         self._begins: list[tuple[torch.Generator, int]] = [(one, one.initial_seed()) for one in found.values()]
 
     def begin(self, step: int) -> None:
-        """Ranks whose generators began alike draw alike in every step."""
+        """Reseed for a step; ranks whose generators had the same initial seed draw the same masks in every step."""
         for generator, seed in self._begins:
             generator.manual_seed(zlib.crc32(f"{seed} {step}".encode()))

@@ -1,4 +1,4 @@
-"""The learning rate of every step: a function, so that a resumed run goes on with the same one."""
+"""The learning rate as a function of the step, so that a resumed run continues with the same rate."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from shardlab.train.sections import Rate
 
 
 def rate_at(step: int, rate: Rate, steps: int) -> float:
-    """The learning rate of step number `step`, from 0 on, of a run of `steps`.
+    """The learning rate of step number `step`, counted from 0, in a run of `steps` steps.
 
     Warm-up: peak * (step + 1) / warmup. Then peak, or peak * (floor + (1 - floor) * (1 + cos(pi * t)) / 2), where t
-    goes from 0 to 1 in the steps that are left (SGDR, arXiv 1608.03983, equation 5, with one period).
+    goes from 0 to 1 over the remaining steps (SGDR, arXiv 1608.03983, equation 5, with one period).
     """
     if step < rate.warmup:
         return rate.peak * (step + 1) / rate.warmup

@@ -1,6 +1,6 @@
-"""A training as data: a TOML file becomes small frozen dataclasses, or one sentence that says what to change.
+"""A training run as data: a TOML file becomes small frozen dataclasses, or an error that says what to change.
 
-`read("five-axes")` reads a recipe that lies beside this file, `read("my.toml")` one of yours. It imports no torch.
+`read("five-axes")` reads a recipe in the `recipes` folder here, `read("my.toml")` one of yours. Imports no torch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FOLDER = Path(__file__).with_name("recipes")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole training. Raises ValueError where its sections contradict each other."""
+    """A whole training run. Raises ValueError if its sections contradict each other."""
 
     model: Model
     step: StepConfig
@@ -50,7 +50,7 @@ class Recipe:
 
     @property
     def checkpoint_folder(self) -> Path | None:
-        """Where checkpoints lie; None for nowhere."""
+        """The folder for checkpoints; None to write none."""
         if self.checkpoints.folder:
             return Path(self.checkpoints.folder)
         return Path(self.run.folder, "checkpoints") if self.run.folder else None
@@ -74,7 +74,7 @@ SECTIONS = {
 
 
 def read(name_or_file: str | Path, changes: Iterable[str] = ()) -> Recipe:
-    """A ready recipe by name or a file by path, with changes such as "mesh.tp=2". Raises ValueError, see `parse`."""
+    """Read a built-in recipe by name or a file by path, with changes such as "mesh.tp=2". Raises as `parse` does."""
     path = Path(name_or_file)
     if path.suffix != ".toml":
         path = FOLDER / f"{name_or_file}.toml"
@@ -91,11 +91,11 @@ def read(name_or_file: str | Path, changes: Iterable[str] = ()) -> Recipe:
 
 
 def parse(text: str, changes: Iterable[str] = ()) -> Recipe:
-    """A recipe from TOML. Raises ValueError: a sentence that names key, value and what would work."""
+    """A recipe from TOML. Raises ValueError that names the key, the value and what would work."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"this is not TOML: {error}") from None
+        raise ValueError(f"this is not valid TOML: {error}") from None
     for change in changes:
         _set(tables, change)
     return from_tables(tables)
@@ -111,21 +111,21 @@ def from_tables(tables: dict[str, Any]) -> Recipe:
 
 
 def to_tables(recipe: Recipe) -> dict[str, Any]:
-    """The whole recipe as plain data, which `from_tables` reads."""
+    """The whole recipe as plain data that `from_tables` can read."""
     return asdict(recipe)
 
 
 def _set(tables: dict[str, Any], change: str) -> None:
-    """One "section.key=value"; the value as in TOML, or text without quotes."""
+    """Apply one "section.key=value"; the value is TOML, or text without quotes."""
     path, equals, text = change.partition("=")
     name, dot, key = path.strip().partition(".")
     if not equals or not dot or not key:
-        raise ValueError(f"--set {change!r} sets nothing: write section.key=value, as in mesh.tp=2")
+        raise ValueError(f"--set {change!r} sets nothing: write section.key=value, such as mesh.tp=2")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
     table = tables.setdefault(name, {})
     if not isinstance(table, dict):
-        raise ValueError(f"{name} = {table!r} is not a table: write [{name}] and its keys below")
+        raise ValueError(f"{name} = {table!r} is not a table: write [{name}] and put its keys below it")
     table[key] = value

@@ -1,4 +1,4 @@
-"""The sections of a recipe: small frozen dataclasses whose fields say which values they take."""
+"""The sections of a recipe: small frozen dataclasses whose fields declare which values they accept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zbv", "v-half", 
 
 @dataclass(frozen=True)
 class Model:
-    """Sizes of the GPT. kv_heads: 0 for as many as heads. Tokens are bytes, so the vocabulary has at least 256."""
+    """Sizes of the GPT. kv_heads: 0 means the same as heads. Tokens are bytes, so the vocabulary is at least 256."""
 
     layers: int = needed()
     hidden: int = needed()
@@ -27,7 +27,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Experts:
-    """Layers of experts in the place of MLPs; experts = 0 is a dense model. active: of each token, besides `shared`."""
+    """MoE layers instead of MLPs; experts = 0 is a dense model. active: experts per token, in addition to `shared`."""
 
     experts: int = number(0, least=0)
     active: int = number(2, least=1)
@@ -41,7 +41,7 @@ class Experts:
 
 @dataclass(frozen=True)
 class Axes:
-    """Sizes of the axes. dp = 0: what the other axes leave of the ranks. etp = 0: as tp. replicas: HSDP's."""
+    """Sizes of the axes. dp = 0: computed from the number of ranks. etp = 0: the same as tp. replicas: for HSDP."""
 
     dp: int = number(0, least=0)
     pp: int = number(1, least=1)
@@ -54,10 +54,11 @@ class Axes:
 
 @dataclass(frozen=True)
 class StepConfig:
-    """What a step does. batch: sequences of all replicas together; microbatches: into which each replica cuts its own.
+    """One training step. batch: sequences of all replicas together. microbatches: how many each replica makes of its
+    share.
 
-    dtype: of weights and activations in the passes; masters, gradients and moments are float32, or float64 with it.
-    max_norm: of the whole gradient; 0 never clips.
+    dtype: of weights and activations in forward and backward; masters, gradients and moments are float32, or float64 if
+    dtype is float64. max_norm: of the whole gradient; 0 never clips.
     """
 
     batch: int = needed()
@@ -87,7 +88,7 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Rate:
-    """The learning rate: a linear warm-up to `peak`, then constant, or half a cosine down to floor * peak."""
+    """The learning rate: linear warm-up to `peak`, then constant, or half a cosine down to floor * peak."""
 
     peak: float = number(1e-3, least=0)
     warmup: int = number(0, least=0)
@@ -97,10 +98,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Run:
-    """How long, from which seed, on which text ("": the course's own pages), and the folder of all files ("": none).
+    """Length, seed, text ("": the course's own pages) and folder for all files ("": none) of a run.
 
-    until: end after so many steps, though the learning rate is planned for `steps`; 0 for all of them. threads: of each
-    rank's products; ranks that share cores want one.
+    until: stop after this step although the learning rate is planned for `steps`; 0 runs all steps. threads: of each
+    rank's matrix products; use 1 if ranks share cores.
     """
 
     steps: int = needed()
@@ -113,9 +114,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """every: steps between two, 0 for none. at_end: one more after the last step. keep: how many stay.
+    """every: steps between checkpoints, 0 for none. at_end: save another after the last step. keep: how many to keep.
 
-    folder "": checkpoints/ in run.folder. asynchronous: written beside the steps. resume: from the latest whole one.
+    folder "": checkpoints/ in run.folder. asynchronous: write during the steps. resume: from the latest undamaged one.
     """
 
     folder: str = ""
@@ -128,9 +129,9 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Log:
-    """every: steps between two lines. measure: the step whose messages, times and memory are recorded; 0 for none.
+    """every: steps between log lines. measure: the step whose messages, times and memory are recorded; 0 for none.
 
-    peak_flops: of one rank, for the MFU; 0: as `shardlab calibrate` has measured it here.
+    peak_flops: one rank's peak FLOP/s, used by the MFU; 0 means the value that `shardlab calibrate` measured here.
     """
 
     every: int = number(1, least=1)
@@ -142,13 +143,13 @@ class Log:
 
 @dataclass(frozen=True)
 class Survival:
-    """on_lost_rank: end; or start all ranks again from the last checkpoint, up to `restarts` times; or shrink: go on
-    from there with fewer replicas.
+    """on_lost_rank: stop; restart all ranks from the last checkpoint, up to `restarts` times; or shrink: continue from
+    there with fewer replicas.
 
-    patience: seconds that a rank waits for the others before it gives up, and has for its first heartbeat. silence:
-    seconds without another one after which it counts as lost. on_not_finite: end, or leave the step out.
-    look_for_slow: every so many steps, 0 for never, all ranks compare how long they worked; on_slow_rank: say who works
-    longest, or end it, as a lost rank.
+    patience: seconds that a rank waits for the others before it gives up, and that it has for its first heartbeat.
+    silence: seconds without a heartbeat after which a rank counts as lost. on_not_finite: stop, or skip the step.
+    look_for_slow: ranks compare how long they worked every this many steps, 0 for never; on_slow_rank: report the rank
+    that works longest, or end it like a lost rank.
     """
 
     on_lost_rank: str = choice("stop", "stop", "restart", "shrink")

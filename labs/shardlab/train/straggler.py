@@ -1,7 +1,7 @@
-"""A straggler (慢节点): a rank that works, slowly, so that all others wait for it in every step.
+"""Detect a straggler (慢节点): a slow rank that all others wait for in every step.
 
-Its step takes as long as theirs; the meter tells them apart. What a rank did not spend waiting for messages, it spent
-working, and the straggler works longest.
+All ranks' steps take equally long, but the meter distinguishes them: the time that a rank does not spend waiting for
+messages is its working time, and the straggler works longest.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from shardlab.train.loop import Training
     from shardlab.train.recipe import Recipe
 
-FACTOR, LEAST = 1.5, 0.1  # times, and seconds more, that it works than ranks with the same work
-LOOKS = 3  # one after the other: a machine may have been busy once
+FACTOR, LEAST = 1.5, 0.1  # a straggler works this many times as long as its peers, and this many seconds longer
+LOOKS = 3  # in a row: a machine may be busy once
 
 
 def slowest(working: Sequence[float], stages: Sequence[int]) -> tuple[int, float] | None:
-    """The rank that works longest for its part, and how many times as long as its peers' median; None for one rank.
+    """The rank with the largest ratio of its working time to its peers' median, and that ratio; None for one rank.
 
-    working: seconds of each rank in a step without its waiting. stages: of each rank; only ranks of one stage have the
-    same work. A stage of a single rank is compared with all others.
+    working: seconds of each rank in a step without waiting. stages: of each rank; only ranks of one stage have the same
+    work. The only rank of a stage is compared with all others.
     """
     times = []
     for rank, seconds in enumerate(working):
@@ -50,9 +50,9 @@ def slowest(working: Sequence[float], stages: Sequence[int]) -> tuple[int, float
 
 
 class Lookout(Hook):
-    """Looks at every so many steps; a rank that was too slow in several looks in a row is named, and may be ended.
+    """Compares ranks every `every` steps; reports a rank that is too slow several times in a row, and may end it.
 
-    ends: the straggler ends itself by SIGKILL, so that the run goes on without it as after any lost rank.
+    ends: the straggler kills itself with SIGKILL, and the run continues as after any lost rank.
     """
 
     def __init__(self, every: int, *, ends: bool) -> None:
@@ -62,7 +62,7 @@ class Lookout(Hook):
         self._suspects: list[int] = []
 
     def on_step(self, training: Training, step: int) -> None:
-        self._open.close()  # of a step that was left out
+        self._open.close()  # still open after a skipped step
         self._looked = None
         measured = training.recipe.log.measure
         if step % self._every == 0 and step not in (measured, measured + 1):
@@ -77,7 +77,7 @@ class Lookout(Hook):
             self._compare(training, working)
 
     def _compare(self, training: Training, working: float) -> None:
-        """All ranks tell each other how long they worked, and come to the same result."""
+        """Exchange working times between all ranks; every rank reaches the same result."""
         group, mesh = training.trainer.groups.of(*WORLD), training.trainer.mesh
         by_rank: list[float] = [0.0] * dist.get_world_size(group)
         dist.all_gather_object(by_rank, working, group=group)
@@ -93,7 +93,7 @@ class Lookout(Hook):
         self._suspects = []
         training.logs.say(
             f"rank {rank} ({place_of(mesh, rank)}) is a straggler: it worked {by_rank[rank]:.2f} s in step "
-            f"{training.done}, {times:.1f} times as long as ranks with the same work, and so {LOOKS} times in a row"
+            f"{training.done}, {times:.1f} times as long as ranks with the same work, {LOOKS} times in a row"
         )
         if self._ends and training.rank == rank:
             sys.stdout.flush()
@@ -101,6 +101,6 @@ class Lookout(Hook):
 
 
 def lookouts(recipe: Recipe) -> list[Hook]:
-    """The hooks of a recipe: one that looks for stragglers where it asks for that."""
+    """The hooks of a recipe: a straggler lookout if the recipe asks for one."""
     given = recipe.survival
     return [Lookout(given.look_for_slow, ends=given.on_slow_rank == "end")] if given.look_for_slow else []

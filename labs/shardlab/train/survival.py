@@ -1,4 +1,4 @@
-"""The observer in the launching process: it reads the heartbeats of all ranks, and names the rank that was lost."""
+"""The observer in the launching process: it reads the heartbeats of all ranks and reports the rank that was lost."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ import psutil
 
 from shardlab.train.heartbeat import AT_ITS_END, ATTEMPT, FOLDER, Beat, beats, birth_of
 
-LOOK = 0.1  # seconds between two looks at the heartbeats
-SELDOM = 10  # looks after which the list of processes is read, which takes longer than the heartbeats
-SAME_BIRTH = 2.0  # seconds: the kernel tells its start in whole ones, and moves it by one as the clock is corrected
+LOOK = 0.1  # seconds between checks of the heartbeats
+SELDOM = 10  # the list of processes, which takes longer to read, is checked only every this many times
+SAME_BIRTH = 2.0  # seconds: the kernel reports its boot time in whole seconds, and clock corrections move it by one
 ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A rank that was lost. silent: seconds from its last heartbeat until it was seen. how: "died" or "fell silent"."""
+    """A rank that was lost. how: "died" or "fell silent". silent: seconds from its last heartbeat to its detection."""
 
     beat: Beat
     how: str
     silent: float
 
     def sentence(self) -> str:
-        """As people read it."""
+        """A sentence for people."""
         beat = self.beat
         place = f" ({beat.place})" if beat.place else ""
-        return f"rank {beat.rank}{place} {self.how} at step {beat.step}, {beat.doing}: seen after {self.silent:.1f} s"
+        return (
+            f"rank {beat.rank}{place} {self.how} at step {beat.step}, {beat.doing}: detected after {self.silent:.1f} s"
+        )
 
 
 @contextmanager
 def observed(silence: float, first: float, told: Callable[[Lost], None]) -> Iterator[None]:
-    """Look at the heartbeats of all ranks started inside; a rank silent for `silence` seconds is ended by SIGKILL.
+    """Watch the heartbeats of all ranks started inside; a rank silent for `silence` seconds is killed with SIGKILL.
 
-    The elastic agent then does what it does for any dead rank. first: seconds that a rank has until its first
-    heartbeat, as it imports torch before. told: called once in each attempt, with the first lost.
-    A signal that ends this process ends the looking as well: its ranks are then ended by the agent, and not lost.
+    The elastic agent then treats it like any dead rank. first: seconds that a rank has until its first heartbeat, which
+    include importing torch. The callback is called once per attempt, with the first lost rank.
+    A signal that ends this process also ends the watch: the agent then ends the ranks, and they are not lost.
     """
     with (
         tempfile.TemporaryDirectory(prefix="shardlab-beats-", ignore_cleanup_errors=True) as folder,
@@ -68,11 +70,11 @@ def observed(silence: float, first: float, told: Callable[[Lost], None]) -> Iter
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """A pipe that holds the number of each signal as soon as it arrives, whatever the main thread does."""
+    """A pipe that receives the number of each signal as soon as it arrives, even if the main thread is busy."""
     heard, told = os.pipe()
     os.set_blocking(heard, False)
     os.set_blocking(told, False)
-    is_main = threading.current_thread() is threading.main_thread()  # no other may ask for it
+    is_main = threading.current_thread() is threading.main_thread()  # only the main thread may set a wakeup fd
     before = signal.set_wakeup_fd(told, warn_on_full_buffer=False) if is_main else -1
     try:
         yield heard
@@ -86,14 +88,14 @@ def _signals() -> Iterator[int]:
 def _look(
     folder: Path, silence: float, first: float, told: Callable[[Lost], None], heard: int, end: threading.Event
 ) -> None:
-    seen = -1  # the last attempt whose loss was told
+    seen = -1  # the last attempt whose lost rank was reported
     for number in count():
         if end.wait(LOOK):
             return
         lost = [one for beat in beats(folder) if (one := find_lost(beat, silence))]
         if number % SELDOM == 0:
             lost += [one for beat in without_beat(folder) if (one := find_lost(beat, first))]
-        if _is_ending(heard):  # asked after the look: what has died by now died of the end
+        if _is_ending(heard):  # checked last: ranks that are dead by now were ended by that signal
             _wake(end)
             return
         longest = min((one for one in lost if one.beat.attempt > seen), key=lambda one: one.beat.at, default=None)
@@ -106,13 +108,13 @@ def _look(
 
 
 def _is_ending(heard: int) -> bool:
-    """Whether a signal has come that ends this process."""
+    """Whether a signal that ends this process has arrived."""
     ready, _, _ = select.select([heard], [], [], 0)
     return bool(ready) and not ENDINGS.isdisjoint(os.read(heard, 4096))
 
 
 def _wake(end: threading.Event) -> None:
-    """A stopped rank does not hear that it shall end: wake all until the agent is done."""
+    """A stopped rank cannot receive SIGTERM: keep resuming all ranks until the agent is done."""
     while True:
         for rank in ranks_below():
             with suppress(psutil.NoSuchProcess):
@@ -122,11 +124,11 @@ def _wake(end: threading.Event) -> None:
 
 
 def without_beat(folder: Path) -> list[Beat]:
-    """The ranks that have not written a heartbeat yet, as if their only one had been their start."""
+    """Heartbeats for the ranks that have not written one yet, dated at the start of their process."""
     known = {beat.pid for beat in beats(folder)}
     found = []
     for process in ranks_below():
-        with suppress(psutil.Error, OSError):  # it has just ended
+        with suppress(psutil.Error, OSError):  # the process has just ended
             age, variables = time.time() - process.create_time(), process.environ()
             if process.pid not in known:
                 place = int(variables["RANK"]), process.pid, birth_of(process), int(variables[ATTEMPT])
@@ -135,7 +137,7 @@ def without_beat(folder: Path) -> list[Beat]:
 
 
 def ranks_below() -> list[psutil.Process]:
-    """The processes that the elastic agent of this one has started as ranks."""
+    """The processes that this process's elastic agent has started as ranks."""
     found = []
     for process in psutil.Process().children():
         with suppress(psutil.Error, OSError):
@@ -145,7 +147,7 @@ def ranks_below() -> list[psutil.Process]:
 
 
 def find_lost(beat: Beat, silence: float) -> Lost | None:
-    """Whether the rank of a heartbeat is dead, or silent for longer than `silence` seconds."""
+    """A Lost if the rank of this heartbeat is dead, or silent for longer than `silence` seconds; else None."""
     if beat.doing == AT_ITS_END:
         return None
     silent = max(time.monotonic() - beat.at, 0.0)

@@ -1,8 +1,8 @@
-"""What a step of a recipe sends on each axis, by formula, for the rank at hand: beside what the meter has counted.
+"""Formulas for what this rank sends on each axis in a step of a recipe, to compare with the meter's counts.
 
-Per layer and microbatch the formulas are those of `costs`; which layers, neighbours and parameters this rank has, its
-trainer says. Left out is what does not grow with the model: the batch's agreement, the loss, the norm, the routers'
-loads; and over tp what embedding, head and partial gradients send, which small models feel.
+The formulas per layer and microbatch are those of `costs`; the trainer knows which layers, neighbors and parameters
+this rank has. They leave out messages that do not grow with the model (agreement on the batch, the loss, the norm, the
+routers' loads) and what the embedding, the head and partial gradients send over tp, which matters for small models.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BYTES = {"float32": 4, "bfloat16": 2, "float64": 8}
 
 
 def layout_of(recipe: Recipe, trainer: MeshTrainer) -> Layout:
-    """The recipe as `costs` describes a layout. Schedules are told apart only by what they send and keep."""
+    """The recipe as a layout for `costs`. It distinguishes schedules only by what they send and save."""
     mesh, step = trainer.mesh, recipe.step
     again: Recompute = "full" if step.recompute == "stage" else step.recompute  # type: ignore[assignment]
     return Layout(
@@ -43,12 +43,12 @@ def layout_of(recipe: Recipe, trainer: MeshTrainer) -> Layout:
 
 
 def predicted_by_axis(recipe: Recipe, trainer: MeshTrainer) -> dict[str, float]:
-    """Bytes that this rank sends in a step, by the names under which `sent_by_axis` counts them."""
+    """Bytes that this rank sends in a step, keyed by the names that `sent_by_axis` uses."""
     layout, model = layout_of(recipe, trainer), transformer_of(recipe)
-    wide = BYTES[recipe.step.dtype] / BF16  # the formulas are of bf16
+    wide = BYTES[recipe.step.dtype] / BF16  # the formulas assume bf16
     layers = sum(len(part.blocks) for part in trainer.parts.values()) * layout.num_microbatches * wide
     again = 1 if layout.recompute == "full" else 0
-    of_tp = tp_layer_bytes(model, layout) / (2 if model.experts else 1)  # layers of experts send none over tp
+    of_tp = tp_layer_bytes(model, layout) / (2 if model.experts else 1)  # MoE layers send nothing over tp
     by_axes = {
         ("tp",): layers * of_tp * (2 + again),
         ("cp",): layers * cp_layer_bytes(model, layout) * sum(cp_passes(layout)),
@@ -66,7 +66,7 @@ def predicted_by_axis(recipe: Recipe, trainer: MeshTrainer) -> dict[str, float]:
 
 
 def _between_stages(trainer: MeshTrainer, layout: Layout) -> float:
-    """Positions whose activations, or their gradients, this rank sends to other ranks of its pipeline."""
+    """The number of positions whose activations or gradients this rank sends to other ranks of its pipeline."""
     rank = dist.get_rank(trainer.groups.of("pp"))
     mine = {*stages_of_rank(trainer.schedule, rank)}
     forward = sum(stage + 1 not in mine for stage in mine if stage + 1 < trainer.num_stages)
@@ -76,7 +76,7 @@ def _between_stages(trainer: MeshTrainer, layout: Layout) -> float:
 
 
 def _of_parameters(recipe: Recipe, trainer: MeshTrainer, *, is_expert: bool) -> float:
-    """Gradients summed, and weights gathered: over dp and cp, or over edp."""
+    """Bytes to reduce gradients and gather weights over dp and cp, or over edp for experts."""
     numbers = sum(p.numel() for p, place in trainer.places.items() if place.is_expert == is_expert)
     mesh, zero, width = trainer.mesh, recipe.step.zero, BYTES[recipe.step.dtype]
     sharers = mesh.tp * mesh.cp * mesh.dp // (mesh.ep * mesh.expert_tp) if is_expert else mesh.dp * mesh.cp

@@ -1,4 +1,4 @@
-"""A verdict says what it rests on; a change of the submission, of the file or of the checks is seen."""
+"""An audit shows what determined a verdict, and detects changes of the submission, the file or the checks."""
 
 import json
 
@@ -25,7 +25,7 @@ ONE_TOO_MANY = "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return 14,
 
 @pytest.fixture
 def graded(tmp_path, monkeypatch):
-    """ada's submission with a verdict beside it, in a course whose weeks are the real ones."""
+    """ada's submission with a verdict, in a course with the real weeks."""
     (tmp_path / "solutions").symlink_to(ROOT / "solutions")
     (tmp_path / "nbgrader_config.py").symlink_to(ROOT / "nbgrader_config.py")
     submitted = tmp_path / "submitted"
@@ -48,14 +48,14 @@ def test_an_untouched_verdict_is_as_it_was(graded, capsys):
     assert facts["verdict file"].recorded == hashes.file_hash(path) and len(facts["answers"].recorded) == 64
     assert {"sys602", "torch", "nbgrader", "checks"} <= set(facts)
     reports.print_audit("ada", list(facts.values()))
-    assert "is the one that was graded" in capsys.readouterr().out
+    assert "Nothing has changed since the submission was graded" in capsys.readouterr().out
 
 
 def test_another_submission_on_disk_is_seen(graded):
     course, submitted, _ = graded
     file = submitted / "ada" / WEEK / f"{WEEK}.ipynb"
     file.write_text(file.read_text().replace("2 * (num_ranks - 1)", "3 * (num_ranks - 1)"))
-    assert problems(course, submitted) == ["The submission on disk is not the one that was graded."]
+    assert problems(course, submitted) == ["The submission on disk has changed since it was graded."]
     file.unlink()
     assert problems(course, submitted) == ["There is no submission on disk."]
 
@@ -127,5 +127,5 @@ def test_replay_reaches_the_same_points_and_names_those_that_changed(graded, cap
     ]
     reports.print_replay("ada", other)
     shown = capsys.readouterr().out
-    assert "is not the one that was graded" in shown and f"Points changed: {BILL}." in shown
+    assert "has changed since it was graded" in shown and f"Points changed: {BILL}." in shown
     assert json.loads(path.read_text())["exercises"][BILL]["points"] == 1.0

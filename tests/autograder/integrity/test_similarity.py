@@ -1,4 +1,4 @@
-"""Similarity of submissions, and the tokens it rests on."""
+"""Similarity of submissions, and the tokens it is computed from."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from autograder.integrity.similarity import LEAST_PERCENT, compare, compare_week
 from autograder.integrity.tokens import code_tokens, text_tokens
 from autograder.matrices import known
 
-# ---- Copies are found under other names and in another order; honest answers, however short or common, are not -------
+# ---- Copies are found despite renaming and reordering; honest answers, however short or common, are not --------------
 
 
 WEEK = demo.WEEK
@@ -25,7 +25,7 @@ OTHER_NAMES = {"outgoing": "a", "incoming": "b", "others": "rest", "works": "job
 
 
 def honest(exercise):
-    """The independent right answers that are kept for an exercise, by name."""
+    """Return the known independent right answers of an exercise, by name."""
     return {one.name: one.source for one in known.answers_of(exercise) if one.is_right}
 
 
@@ -36,7 +36,7 @@ def renamed(source, names):
 
 
 def shuffled_seconds():
-    """The two halves of `right_two_halves`, renamed, swapped, with other operand orders and `if` for `match`."""
+    """The two halves of `right_two_halves`, renamed and swapped, with reordered operands and `if` for `match`."""
     return """
 def t(n, b, al, be):  # my own idea
     return (n - 1).bit_length() * (b * be + al)
@@ -52,7 +52,7 @@ def all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm):
 
 @pytest.fixture(scope="module")
 def submitted(tmp_path_factory):
-    """Three honest students with answers of their own, two copies, one solution, one file that is not a notebook."""
+    """Three honest students with original answers, two copies, one solution, one file that is not a notebook."""
     folder = tmp_path_factory.mktemp("submitted")
     kept = {check.exercise: list(honest(check.exercise).values()) for check in weeks.of_week(WEEK)}
     for number in range(3):
@@ -133,7 +133,7 @@ def test_the_command_says_what_it_is_not(submitted):
     assert "not verdicts" in report["note"] and len(report["pairs"]) == 4
 
 
-# ---- What does not matter leaves an answer's tokens as they are; what matters changes them ---------------------------
+# ---- Irrelevant changes leave an answer's tokens unchanged; relevant ones change them --------------------------------
 
 
 PLAIN = """\

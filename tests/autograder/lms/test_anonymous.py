@@ -1,4 +1,4 @@
-"""Anonymous ids are stable, come from a key that only its owner reads, and lead back."""
+"""Anonymous ids are stable, depend on a key that only its owner can read, and can be mapped back."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Downloads of Canvas and Moodle come in whole, hostile ones do no harm, and every file gets a sentence."""
+"""Downloads of Canvas and Moodle are collected completely, hostile ones are harmless, every file gets a sentence."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def notebook(tmp_path_factory):
 
 
 def zip_of(path, files):
-    """Write a zip file, made after the due date: (name or ZipInfo, bytes) each."""
+    """Write a zip file dated after the due date, given (name or ZipInfo, bytes) pairs."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files:
             info = name if isinstance(name, zipfile.ZipInfo) else zipfile.ZipInfo(name, (2026, 11, 22, 9, 0, 0))
@@ -97,7 +97,7 @@ def test_a_canvas_download(tmp_path, notebook):
     assert "Another notebook counts" in lines["doejane_11_101_week01.ipynb"].sentence
     assert "not a notebook" in lines["doejane_11_103_plot.png"].sentence
     assert "No notebook of roebob-13" in lines["roebob_13_105_answer.zip"].sentence
-    assert "who sent it is not known" in lines["readme.txt"].sentence
+    assert "the sender is unknown" in lines["readme.txt"].sentence
     assert ingest.read_submission("doejane-11", WEEK, target).found
     times = {name: (target / name / WEEK / "timestamp.txt").read_text() for name in ("doejane-11", "liwei-12")}
     assert times == {"doejane-11": "2026-11-20 16:00:00 UTC\n", "liwei-12": "2026-11-20 16:00:01 UTC\n"}
@@ -181,7 +181,7 @@ def test_a_size_that_lies_a_broken_sum_a_password_and_an_odd_method(tmp_path, no
         for number, name in enumerate(("liar", "broken", "locked"), start=1):
             archive.writestr(f"{name}_{number}_1_week01.ipynb", b"\0" * 20_000_000 if name == "liar" else notebook)
         archive.writestr("odd_4_1_week01.ipynb", notebook, zipfile.ZIP_BZIP2)
-        for info in archive.infolist():  # what the directory at the end will say
+        for info in archive.infolist():  # the sizes that the central directory will claim
             if info.filename.startswith("liar"):
                 info.file_size = 1000
             elif info.filename.startswith("broken"):
@@ -198,7 +198,7 @@ def test_one_name_twice(tmp_path, notebook):
     with pytest.warns(UserWarning, match="Duplicate name"):
         path = zip_of(tmp_path / "w.zip", [("ada_7_8_week01.ipynb", b"{}"), ("ada_7_8_week01.ipynb", notebook)])
     lines = collect(path, WEEK, tmp_path / "submitted")
-    assert any("2 times" in line.sentence for line in lines)
+    assert any("2 files of this name" in line.sentence for line in lines)
     assert (tmp_path / "submitted" / "ada-7" / WEEK / f"{WEEK}.ipynb").read_bytes() == notebook
 
 

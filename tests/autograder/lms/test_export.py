@@ -1,4 +1,4 @@
-"""What Canvas and Moodle import: the gradebook's points, manual and late ones with them, for students they know."""
+"""Exports for Canvas and Moodle: the gradebook's points, manual grades and late penalties, for students they know."""
 
 import csv
 import json
@@ -45,14 +45,14 @@ def verdict(points, fault=False, submitted=True):
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """jane and wei stand in the gradebook; bob is only judged, cy's machine failed, dee handed in nothing."""
+    """jane and wei are in the gradebook; bob is only judged, cy's machine failed, dee submitted nothing."""
     root = make_tiny_course(tmp_path_factory.mktemp("course"))
     with (
         nbgrader_programs(),
         Gradebook(load_config(root).CourseDirectory.db_url) as gradebook,
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore", SAWarning)  # nbgrader's own use of the database
+        warnings.simplefilter("ignore", SAWarning)  # raised by nbgrader's own queries
         gradebook.add_assignment(TINY_WEEK, duedate=datetime(2026, 11, 20, 16))
         gradebook.add_notebook(TINY_WEEK, TINY_WEEK)
         for name, most in (("week01-double-check", 3), ("week01-triple-check", 2), ("week01-interview", 2)):
@@ -88,8 +88,8 @@ def test_points_come_from_the_gradebook_else_from_verdicts(course):
     found, notes = scores(TINY_WEEK, "canvas", course / "autograder" / "submitted", course)
     assert {one.student: one.points for one in found} == {"jane": 4.5, "wei": 1.5, "bob": 4.0}
     text = " ".join(notes)
-    assert "late penalties: bob." in text and "wait for a grade count as 0: wei" in text
-    assert "grade again: cy" in text and "nothing was handed in: dee" in text
+    assert "late penalties: bob." in text and "without a grade count as 0: wei" in text
+    assert "grade again: cy" in text and "nothing was submitted: dee" in text
 
 
 def test_the_number_of_another_lms_names_nobody(course, tmp_path):
@@ -139,11 +139,11 @@ def test_moodle_keeps_its_worksheet(tmp_path):
 @pytest.mark.parametrize(
     ("scores", "options", "words"),
     [
-        ([*CLASS, Score("zoe", 1.0, 7.0)], {}, "zoe is not in it"),
-        ([Score("jane", 1.0, 7.0), Score("doe-11", 2.0, 7.0, "11")], {}, "shares one with another"),
-        ([Score("Doe-Jane", 1.0, 7.0, "99")], {}, "Doe-Jane is not in it"),
+        ([*CLASS, Score("zoe", 1.0, 7.0)], {}, "zoe has no row"),
+        ([Score("jane", 1.0, 7.0), Score("doe-11", 2.0, 7.0, "11")], {}, "the same row as another"),
+        ([Score("Doe-Jane", 1.0, 7.0, "99")], {}, "Doe-Jane has no row"),
         ([Score("jane", 1.0, 19.0)], {}, "at most 7 points and the course 19"),
-        (CLASS, {"column": "Week 1"}, "no column 'Week 1'"),
+        (CLASS, {"column": "Week 1"}, "no column is called 'Week 1'"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, scores, options, words):

@@ -1,4 +1,4 @@
-"""nbgrader's exchange: no folder of it can be replaced, and what is collected is a plain file of the one it names."""
+"""nbgrader's exchange: no folder can be replaced, and only plain files of the named student are collected."""
 
 import os
 import stat
@@ -30,7 +30,7 @@ def root(tmp_path) -> Path:
 
 
 def hand_in(root: Path, name="ada", *, stamp=NOW, text="{}", secret=SECRET, tag="x", file=f"{WEEK}.ipynb") -> Path:
-    """What nbgrader's submit leaves in the exchange."""
+    """Write a submission as nbgrader's submit does."""
     folder = root / COURSE / "inbound" / f"{name}+{WEEK}+{stamp}+{tag}"
     folder.mkdir()
     (folder / file).write_text(text)
@@ -41,7 +41,7 @@ def hand_in(root: Path, name="ada", *, stamp=NOW, text="{}", secret=SECRET, tag=
 
 @pytest.fixture
 def collected(root, tmp_path, monkeypatch):
-    """`collected()` collects the week, with this test's user known as ada: outcome and sentence of each line."""
+    """`collected()` collects the week, with this test's user known as ada; it returns (outcome, sentence) per line."""
     monkeypatch.setattr(exchange, "account", lambda number: {ME: "ada", 60_001: "bob"}.get(number, "somebody"))
 
     def run(**changes):
@@ -68,14 +68,14 @@ def linked(root: Path, path: str) -> None:
 WRONG = {
     "no sticky bit": (lambda root: root.chmod(0o777), "has mode 777, not 1777"),
     "closed to students": (lambda root: root.chmod(0o755), "has mode 755, not 1777"),
-    "a course that all can write": (lambda root: (root / COURSE).chmod(0o777), "has mode 777, not 755"),
+    "a course writable by all": (lambda root: (root / COURSE).chmod(0o777), "has mode 777, not 755"),
     "an inbound without sticky bit": (lambda root: (root / COURSE / "inbound").chmod(0o2733), "not 3733"),
     "an inbound that can be listed": (lambda root: (root / COURSE / "inbound").chmod(0o3777), "not 3733"),
     "pages that can be listed": (lambda root: (root / COURSE / "feedback").chmod(0o755), "not 711"),
-    "no inbound": (lambda root: (root / COURSE / "inbound").rmdir(), "inbound is not there"),
+    "no inbound": (lambda root: (root / COURSE / "inbound").rmdir(), "inbound does not exist"),
     "a link for the course": (lambda root: linked(root, COURSE), "is a link or a file"),
     "a link for inbound": (lambda root: linked(root, f"{COURSE}/inbound"), "is a link or a file"),
-    "a parent that all can write": (lambda root: root.parent.chmod(0o777), "everybody can replace what is in"),
+    "a parent writable by all": (lambda root: root.parent.chmod(0o777), "anyone can replace the contents of"),
 }
 
 
@@ -105,7 +105,7 @@ def test_a_folder_of_another_is_set_aside_by_root_and_refused_by_others(root, pa
     assert exchange.problems(root, COURSE, ME) == [] and (root / ".set-aside-1" / "kept").exists()
 
 
-# ---- whose it is, and what it is ------------------------------------------------------------------------------------
+# ---- owner and file type ---------------------------------------------------------------------------------------------
 
 
 def test_a_submission_is_collected_with_its_secret_and_the_kernels_time(root, collected, tmp_path):
@@ -153,7 +153,7 @@ def deep(path: Path) -> None:
 
 def large(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(inbound.MOST_BYTES + 1)  # without a byte on the disk
+        file.truncate(inbound.MOST_BYTES + 1)  # sparse: uses no disk space
 
 
 def replaced(path: Path, make) -> None:
@@ -192,7 +192,7 @@ def test_a_strange_submission_is_refused_and_the_last_honest_counts(root, collec
     secret = tmp_path / "solution.ipynb"
     secret.write_text("the solution")
     hand_in(root, text="honest", tag="a")
-    time.sleep(0.02)  # the kernel's clock ticks
+    time.sleep(0.02)  # wait for the kernel's clock to tick
     TRAPS[trap](hand_in(root, text="trap", tag="b"), secret)
     lines = collected()
     assert sorted(line[1] for line in lines) == ["collected", "left out"], lines
@@ -213,7 +213,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(root, collected, monkey
     assert "changed while it was read" in collected()[0][2]
 
 
-# ---- when, and which ------------------------------------------------------------------------------------------------
+# ---- time and choice -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stamp", ["2099-01-01 00:00:00.000000 UTC", "1970-01-01 00:00:00.000000 UTC", "soon", ""])
@@ -294,4 +294,4 @@ def test_the_command_makes_and_repairs_the_exchange(tmp_path, monkeypatch):
         assert done.exit_code == 0 and "is ready for sys602" in done.output
     linked(tmp_path / "new", f"{COURSE}/inbound")
     refused = CliRunner().invoke(app, ["exchange", "--owner", "nobody-of-this-machine"])
-    assert refused.exit_code == 2 and "no account of this machine" in refused.output
+    assert refused.exit_code == 2 and "not an account on this machine" in refused.output

@@ -1,4 +1,4 @@
-"""Notebooks come out of students' repositories, and nothing else of a repository takes effect."""
+"""Notebooks are read from students' repositories, and nothing else in a repository has any effect."""
 
 import os
 import socket
@@ -40,7 +40,7 @@ def git(folder, *words, when=None):
 
 
 def repository(folder, files, *, links=(), when=None):
-    """A repository with one commit of these files: path to bytes; and links: path and what it names."""
+    """Make a repository with one commit of these files, {path: bytes}, and links, (path, target)."""
     folder.mkdir(parents=True)
     git(folder, "init", "--quiet", "--initial-branch=main")
     for path, data in files.items():
@@ -60,7 +60,7 @@ def table_of(path, rows, header="student,repository"):
 
 
 def collect_one(tmp_path, files, **kinds):
-    """What becomes of the one student whose repository holds these files."""
+    """Collect from one student whose repository has these files; return the report line."""
     place = repository(tmp_path / "ada.git", files, **kinds)
     return repositories.collect(table_of(tmp_path / "r.csv", [f"ada,{place}"]), WEEK, tmp_path / "submitted")[0]
 
@@ -96,15 +96,15 @@ def test_which_notebook_counts(tmp_path, files, chosen):
 
 
 def test_what_cannot_be_collected_gets_a_sentence(tmp_path):
-    assert "No file" in collect_one(tmp_path / "none", {"week02_ddp.ipynb": b"{}"}).sentence
+    assert "has no file" in collect_one(tmp_path / "none", {"week02_ddp.ipynb": b"{}"}).sentence
     assert "none was chosen" in collect_one(tmp_path / "two", {f"a/{NAME}": b"1", f"b/{NAME}": b"2"}).sentence
     assert "clear the outputs" in collect_one(tmp_path / "large", {NAME: b"x" * (MAX_BYTES + 1)}).sentence
-    assert "No file" in collect_one(tmp_path / "link", {"a": b"1"}, links=[(NAME, "/etc/passwd")]).sentence
+    assert "has no file" in collect_one(tmp_path / "link", {"a": b"1"}, links=[(NAME, "/etc/passwd")]).sentence
     assert not list(tmp_path.glob("*/submitted"))
 
 
 def test_nothing_of_a_repository_is_run(tmp_path, notebook):
-    """Filters, hooks and addresses that name a program do nothing."""
+    """Filters, hooks and URLs that name a program have no effect."""
     mark = tmp_path / "was_run"
     place = repository(tmp_path / "ada.git", {NAME: notebook, ".gitattributes": b"*.ipynb filter=evil\n"})
     git(place, "config", "filter.evil.smudge", f"touch {mark}")
@@ -153,7 +153,7 @@ def test_the_command_says_what_a_table_needs(tmp_path):
 
 
 def test_git_that_does_not_answer_is_ended_with_its_helpers(tmp_path):
-    """A server that takes the connection and says nothing: git waits in a program that it has started."""
+    """A server accepts the connection and says nothing: git waits in a child process."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/ada.git"
         table = table_of(tmp_path / "r.csv", [f"ada,{address}"])

@@ -1,4 +1,4 @@
-"""Outputs are computed once for each content, checks are not run, and an error names its week."""
+"""Outputs are computed once for each content, checks are not run, and an error names the week."""
 
 import pytest
 from nbformat import from_dict, v4
@@ -12,7 +12,7 @@ MARKS = {"grade_id": "week00-x-check", "grade": True, "solution": False, "points
 
 @pytest.fixture
 def page(monkeypatch):
-    """A small notebook in the place of week 0."""
+    """A small notebook in place of week 0."""
     check = v4.new_code_cell("cases = [1, 2]\ncheck('week00.x', cases=cases)", metadata={"nbgrader": from_dict(MARKS)})
     notebook = v4.new_notebook(
         cells=[v4.new_markdown_cell("# A page"), v4.new_code_cell("x = 20"), check, v4.new_code_cell("x + len(cases)")]

@@ -1,4 +1,4 @@
-"""The built site: every link inside leads somewhere, nothing is loaded from elsewhere, no solution is seen."""
+"""The built site: every internal link works, nothing is loaded from elsewhere, and no solution is visible."""
 
 import json
 import re
@@ -122,6 +122,6 @@ def test_the_index_of_the_search_leads_to_sections(built, pages):
 
 def test_a_folder_that_is_no_site_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match="name an empty folder"):
+    with pytest.raises(ValueError, match="choose an empty folder"):
         write_site({}, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "mine"

@@ -1,4 +1,4 @@
-"""What of a page is shown, and its outputs."""
+"""Which parts of a page are shown, and its outputs."""
 
 import base64
 
@@ -10,7 +10,7 @@ from nbformat import from_dict, v4
 from autograder.site.outputs import WIDGETS, outputs_html
 from autograder.site.shown import shown, solution_lines
 
-# ---- What a reader of a week sees: no solution, no verdict, and no output before its prediction ----------------------
+# ---- A reader sees no solution, no verdict, and no output before the prediction --------------------------------------
 
 
 def stream(text):
@@ -80,7 +80,7 @@ def test_outputs_are_folded_behind_predictions_and_answers():
         "three + 2": "predict",
         "six = double(three)\nsix": "answer",
         "six + 1": "answer",  # through another cell
-        "six = 6": "",  # the name is bound again, to what needs no answer
+        "six = 6": "",  # the name is rebound to a value that needs no answer
         "six": "",
     }
 
@@ -99,7 +99,7 @@ def test_what_must_not_be_seen_is_what_the_students_page_has_not():
     assert solution_lines(SOLVED, released()) == {"return x + x"}
 
 
-# ---- Outputs as HTML: text, figures with their words, and what has sliders, standing still ---------------------------
+# ---- Outputs as HTML: text, figures with alt text, and widgets in their initial state --------------------------------
 
 
 PNG = base64.b64encode(b"a picture").decode()
@@ -155,5 +155,5 @@ def test_what_has_sliders_shows_where_they_begin():
 
 
 def test_what_no_page_shows_is_refused():
-    with pytest.raises(ValueError, match="no page shows an output of application/pdf"):
+    with pytest.raises(ValueError, match="shows no output of type application/pdf"):
         html_of(nbformat.new_output("display_data", data={"application/pdf": ""}))

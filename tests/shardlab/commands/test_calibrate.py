@@ -1,4 +1,4 @@
-"""What measuring makes of its numbers, and the command: the machine itself is measured once, and not judged."""
+"""How measurements become a calibration, and the command. The machine itself is measured once, but not judged."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def shardlab(*arguments):
 
 
 def rounds_between(ranks):
-    """What ranks of a machine with exactly ALPHA and BETA would see, one round in three disturbed."""
+    """What ranks of a machine with exactly ALPHA and BETA would measure, with one round in three disturbed."""
     found = {}
     for num_bytes in (2**12, 2**16, 2**21):
         link = {"alpha": ALPHA, "beta": BETA}
@@ -54,7 +54,7 @@ def shared(beside, alone=2.0, message=2.0, after=5.0):
 
 @pytest.mark.parametrize(("beside", "share"), [(5.0, 0.0), (3.0, 1.0), (4.0, 0.5), (9.0, 0.0), (2.0, 1.0)])
 def test_what_is_hidden(beside, share):
-    assert sharing_of(shared(beside)) == (1.5, share)  # 5 s less 2 s of message is 1.5 times the 2 s alone
+    assert sharing_of(shared(beside)) == (1.5, share)  # 5 s minus 2 s of message is 1.5 times the 2 s alone
 
 
 def test_a_machine_that_hiccups_while_one_rank_computes_gives_no_nonsense():
@@ -101,7 +101,7 @@ def test_the_command_measures_and_its_file_is_read(tmp_path):
     assert done.exit_code == 0 and f"wrote {path}" in done.output
     here = read_calibration(path)
     assert list(here.ranks) == [2] and here.transport == "gloo"
-    assert here.matmul["float32"][1024] > 5 * here.matmul["float32"][16]  # a small one is all launch
+    assert here.matmul["float32"][1024] > 5 * here.matmul["float32"][16]  # a small product is all launch overhead
     assert here.ranks[2].links["all_reduce"].alpha > 0
     assert f"{max(here.matmul['float32'].values()) / 1e9:.1f} GFLOP/s" in done.output
 
@@ -113,7 +113,7 @@ def test_the_command_measures_and_its_file_is_read(tmp_path):
         (("--ranks", "0"), "use numbers from 1 to 64"),
         (("--ranks", "999"), "use numbers from 1 to 64"),
         (("--device", "tpu"), "use cpu or cuda"),
-        (("--out", "/proc/none/here.json"), "cannot be written"),
+        (("--out", "/proc/none/here.json"), "cannot write"),
     ],
 )
 def test_bad_input_is_answered_before_anything_is_measured(typed, sentence, tmp_path):

@@ -1,4 +1,4 @@
-"""`shardlab doctor`: true findings on this machine, and a problem with advice where something is missing."""
+"""`shardlab doctor`: true findings on this machine, and a problem with advice if something is missing."""
 
 import json
 import socket
@@ -47,7 +47,7 @@ def test_whoever_needs_help_gets_advice(findings):
 
 def test_real_ranks_send_what_the_formula_says(findings):
     assert findings["2 real ranks"]["state"] == OK, findings["2 real ranks"]
-    assert "a rank sent 4000 bytes, the formula says 4000" in findings["2 real ranks"]["value"]
+    assert "a rank sent 4000 bytes, formula: 4000" in findings["2 real ranks"]["value"]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"], ["doctor", "--brief"]])

@@ -1,4 +1,4 @@
-"""Flags of frameworks: the fields are there in the installed Megatron, its letters parse, and what it lacks is said."""
+"""Framework flags: the fields exist in the installed Megatron, its layout letters parse, and gaps are reported."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.planner import Plan, seconds_of
 
 H100 = ACCELERATORS["h100"]
-# flags of the training program and not of the configuration classes
+# flags of the training program, not of the configuration classes
 OF_THE_PROGRAM = {
     "micro_batch_size", "global_batch_size", "seq_length", "use_distributed_optimizer", "use_megatron_fsdp",
     "accumulate_allreduce_grads_in_fp32", "fp8_format",

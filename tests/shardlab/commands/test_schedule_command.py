@@ -1,4 +1,4 @@
-"""The command prints what the package computes, and refuses with sizes that work."""
+"""The command prints what the package computes, and its refusals name sizes that work."""
 
 import json
 
@@ -31,13 +31,13 @@ def test_json_is_one_object(name):
 def test_the_text_names_bubble_and_memory():
     result = call("1f1b", "--ranks", "4", "--microbatches", "8")
     assert "rank 3: 3F0 3B0 3F1 3B1" in result.stdout
-    assert "makespan 33; a rank idles up to 9, 27.3% of it" in result.stdout
-    assert "activations at most, until I: 4 3 2 1" in result.stdout
+    assert "makespan 33; a rank is idle for up to 9, 27.3% of it" in result.stdout
+    assert "peak activations, freed after I: 4 3 2 1" in result.stdout
     assert "unit: all layers of a rank, F = I = W = 1, B = 2\n" in result.stdout
 
 
 def test_lengths_and_activations_of_all_schedules_compare():
-    """ZBV has half of the layers in each of its two chunks: 51 of its slots are 25.5 of those of 1F1B."""
+    """ZBV has half of the layers in each of its two chunks, so 51 of its slots equal 25.5 slots of 1F1B."""
     made = {name: json.loads(call(name, "--json").stdout) for name in ("1f1b", "zb-h1", "zb-h2", "zbv", "v-half")}
     assert {name: one["makespan"] for name, one in made.items()} == {
         "1f1b": 33,
@@ -49,7 +49,7 @@ def test_lengths_and_activations_of_all_schedules_compare():
     assert made["zbv"]["peak_activations"] == [4, 4, 4, 4] and made["zbv"]["chunks"] == 2
     assert made["zb-h1"]["peak_activations_until_w"] == [4, 4, 4, 4] != made["zb-h1"]["peak_activations"]
     text = call("zbv").stdout
-    assert "makespan 25.5; a rank idles up to 1.5, 5.9% of it" in text and "2 chunks takes and holds 1/2" in text
+    assert "makespan 25.5; a rank is idle for up to 1.5, 5.9% of it" in text and "2 chunks takes and holds 1/2" in text
 
 
 def test_chunks_are_chosen_for_interleaved_alone():
@@ -82,7 +82,7 @@ def test_files(tmp_path):
         (["chimera"], "there is no schedule 'chimera'"),
         (["dualpipe", "--microbatches", "9"], "use 8 or 10"),
         (["interleaved", "--virtual", "1"], "use 2 or more, or 1f1b"),
-        (["zbv", "--virtual", "3"], "leave --virtual out, or use the schedule interleaved"),
+        (["zbv", "--virtual", "3"], "remove --virtual, or use the schedule interleaved"),
         (["gpipe", "--ranks", "0"], "use 1 or more"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Four ways to the keys of other ranks against one process: results, gradients, masks, layouts, groups."""
+"""Four ways to reach other ranks' keys, compared with one process: results, gradients, masks, layouts, groups."""
 
 import pytest
 import shardlab
@@ -26,14 +26,14 @@ BATCH, LENGTH, WIDTH = 3, 32, 8
 
 
 def inputs(heads, kv_heads, dtype, seed=0):
-    """q, k, v and the gradient of the result, of the whole sequence."""
+    """q, k, v and the gradient of the result, for the whole sequence."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [(BATCH, number, LENGTH, WIDTH) for number in (heads, kv_heads, kv_heads, heads)]
     return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
 
 
 def as_booleans(mask):
-    """The mask [B, 1, s, s] pair by pair, written without tiles."""
+    """The mask [B, 1, s, s], computed pair by pair without tiles."""
     allowed = torch.zeros(BATCH, 1, LENGTH, LENGTH, dtype=torch.bool)
     for number in range(BATCH):
         lengths = mask.documents[number % len(mask.documents)] if mask.documents else (LENGTH,)
@@ -52,7 +52,7 @@ def one_process(heads, kv_heads, mask, dtype=torch.float32):
 
 
 def errors(layout, method, mask, heads, kv_heads, group, dtype=torch.float32, **options):
-    """The largest difference of o, dq, dk, dv on this rank, absolute and of the largest number."""
+    """The largest difference of o, dq, dk, dv on this rank, absolute and relative to the largest number."""
     rank = dist.get_rank(group)
     *qkv, do = (own_part(one, layout, rank, dim=2) for one in inputs(heads, kv_heads, dtype))
     leaves = [one.requires_grad_() for one in qkv]
@@ -92,7 +92,7 @@ def test_every_layout_method_and_mask_is_one_process(ranks, heads, kv_heads):
 
 
 def far_from(method_of, group_of, *, heads=8, kv_heads=8, dtype=torch.float32, mask=CAUSAL):
-    """Errors of a zig-zag layout in a group that is made of some ranks of the world."""
+    """Errors of a zig-zag layout in a group of some ranks of the world."""
     group = group_of()
     size = dist.get_world_size(group)
     return errors(zigzag(LENGTH, size), method_of(), mask, heads, kv_heads, group, dtype)
@@ -103,12 +103,12 @@ def halves():
 
 
 def subgroups():
-    """Two groups of the world at once, in another order than the world's."""
+    """Two groups of the world at the same time, with ranks in a different order from the world's."""
     return [far_from(method, halves, mask=MASKS["documents"]) for method in (Ring, Ulysses, Gathered)]
 
 
 def two_levels_twice():
-    """cp 4 of a world of 8: the groups of both are made by all ranks together."""
+    """cp 4 in a world of 8: all ranks create the groups of both halves together."""
     members = [[0, 2, 4, 6], [1, 3, 5, 7]]
     group = dist.new_subgroups_by_enumeration(members)[0]
     inner, outer = two_level_groups(members, 2)
@@ -129,20 +129,20 @@ def test_eight_ranks():
 
 
 def in_bfloat16():
-    """Errors of bf16 on all ranks, and those of the same kernel on one."""
+    """Errors of bf16 on all ranks, and of the same kernel on one rank."""
     apart = [far_from(method, lambda: None, dtype=torch.bfloat16) for method in (Ring, Ulysses, Gathered)]
     alone = dist.new_subgroups_by_enumeration([[rank] for rank in range(dist.get_world_size())])[0]
     return apart, errors(zigzag(LENGTH, 1), Ring(), CAUSAL, 8, 8, alone, torch.bfloat16)
 
 
 def test_bfloat16_is_within_the_kernels_own_error():
-    """Sums over blocks are in fp32: as many blocks as ranks add no error of their own."""
+    """Sums over blocks are in fp32, so splitting into one block per rank adds no error."""
     for apart, alone in shardlab.run(in_bfloat16, ranks=4, timeout=60):
         assert max(apart) < 2 * alone < 0.03
 
 
 def test_long_triangles_are_cut_and_all_pairs_stay():
-    """Beyond SMALL queries: the same pairs, and the same result."""
+    """Beyond SMALL queries, the pairs and the result stay the same."""
     tile = Tile(slice(None), slice(3, 3 + 700), slice(0, 700), causal=True)
     pieces = list(halved([tile]))
     seen = torch.zeros(703, 700, dtype=torch.int)

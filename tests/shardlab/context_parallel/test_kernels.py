@@ -1,4 +1,4 @@
-"""Each kernel's block against products in float64: o, lse, and gradients from the o and lse of more keys."""
+"""Each kernel's block compared with float64 products: o, lse, and gradients from the o and lse of more keys."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="these kern
 
 
 def in_float64(q, k, v, do, causal):
-    """o, lse, dq, dk, dv of the first half of the keys, the softmax being over all of them; by autograd."""
+    """o, lse, dq, dk, dv of the first half of the keys, with a softmax over all of them, by autograd."""
     q, do, k, v = (one.double() for one in (q, do, k, v))
     k, v = (one.repeat_interleave(q.shape[1] // k.shape[1], 1) for one in (k, v))
     half = k.shape[2] // 2
@@ -41,7 +41,7 @@ def in_float64(q, k, v, do, causal):
 
 
 def farthest(device, dtype, causal, kv_heads=HEADS, tokens=48):
-    """The largest difference of a block's o, lse, dq, dk, dv, in the largest number of each."""
+    """The largest difference of a block's o, lse, dq, dk, dv, each relative to its largest number."""
     generator = torch.Generator().manual_seed(0)
     shapes = [(BATCH, heads, num, WIDTH) for heads, num in ((HEADS, tokens), (kv_heads, 2 * tokens))]
     q, k = (torch.randn(shape, generator=generator).to(device, dtype) for shape in shapes)
@@ -96,7 +96,7 @@ def test_before_hopper_flash_attention_is_used(monkeypatch):
 )
 @pytest.mark.parametrize("tokens", [64, 50])
 def test_torch_takes_what_the_kernels_of_a_gpu_are_given(which, dtype, tokens):
-    """Arguments and shapes alone, without a GPU: numbers are the next test's."""
+    """Only arguments and shapes, without a GPU. The next test checks the numbers."""
     q, k, v, do = (torch.empty(BATCH, HEADS, tokens, WIDTH, dtype=dtype, device="meta") for _ in range(4))
     o, lse = which.forward(q, k, v, True)
     gradients = which.backward(do, q, k, v, o, lse, True)

@@ -1,4 +1,4 @@
-"""Bytes are the formulas', messages run beside compute, bad input ends in a sentence on every rank."""
+"""Bytes match the formulas, messages overlap with compute, and bad input raises one sentence on every rank."""
 
 import time
 from dataclasses import replace
@@ -32,7 +32,7 @@ def inputs(heads, kv_heads, dtype=torch.float32, num=None):
 
 
 def sent(method, heads, kv_heads, dtype):
-    """Bytes of a forward and of a backward by the meter, and the kinds of the calls."""
+    """The meter's bytes of a forward and of a backward, and the kinds of calls."""
     bills = []
     q, k, v = inputs(heads, kv_heads, dtype)
     with meter.record() as bill:
@@ -64,7 +64,7 @@ def test_bytes_are_the_formulas(ranks, heads, kv_heads, dtype):
 
 
 def order_of_events():
-    """'pass' where a block begins to travel, 'attend' where one is attended to, 'wait' where the next is waited for."""
+    """'pass' when a block starts to be sent, 'attend' when one is attended to, 'wait' when waiting for the next."""
     told, ring = [], Ring()
 
     def pass_on(tensors, group):
@@ -80,7 +80,7 @@ def order_of_events():
 
 
 def test_each_block_travels_while_the_one_before_is_attended_to():
-    """And what a causal mask hides is not attended to: rank 0 has its own block alone to look at."""
+    """Blocks that a causal mask hides are not attended to: rank 0 attends only to its own block."""
     by_rank = shardlab.run(order_of_events, ranks=4, timeout=30)
     assert by_rank[3] == [*["pass", "attend", "wait"] * 3, "attend"]
     assert by_rank[0] == ["pass", "attend", "wait", *["pass", "wait"] * 2]
@@ -120,15 +120,15 @@ def refusals():
 def test_bad_input_ends_in_a_sentence_on_every_rank():
     first, *others = shardlab.run(refusals, ranks=4, timeout=60)
     assert all(other == first for other in others)
-    assert first[0] == "4 tokens on a rank for a layout of 32 over 4 ranks: give 8, or a layout of 16"
-    assert first[1].startswith("rank 3 calls with 7 tokens") and "as many tokens" in first[1]
-    assert first[2] == "a layout for 2 ranks in a group of 4: make it for 4"
+    assert first[0] == "4 tokens on a rank do not fit a layout of 32 over 4 ranks: give 8, or a layout of 16"
+    assert first[1].startswith("rank 3 calls with 7 tokens") and "the same number of tokens" in first[1]
+    assert first[2] == "a layout for 2 ranks in a group of 4: make a layout for 4"
     assert first[3].startswith("rank 3 calls with SequenceLayout(")
-    assert first[4] == "6 heads cannot be shared out to 4 ranks by Ulysses: use ranks among [1, 2, 3, 6]"
+    assert first[4] == "6 heads cannot be split over 4 ranks by Ulysses: use ranks among [1, 2, 3, 6]"
     assert first[5].startswith("12 heads cannot share 8 key-value heads: use one of")
     assert first[6] == "groups of 2 and 2 ranks do not span 4: make them with two_level_groups, inner sizes [1, 2, 4]"
-    assert "3 heads cannot be shared out to 2 ranks" in first[7]
-    assert first[8] == "documents of 31 tokens in a sequence of 32: their lengths add up to 32"
+    assert "3 heads cannot be split over 2 ranks" in first[7]
+    assert first[8] == "documents of 31 tokens in a sequence of 32: let the lengths sum to 32"
     assert first[9] == "documents of 3 sequences for a batch of 2: give 1 list, or 2"
     assert first[10].startswith("rank 2 calls with Mask(causal=False")
     assert first[11].startswith("rank 0 has position ids [0, 1, 2, 3, 4, 5]... for tokens at [0, 1, 2, 3, 28, 29]")
@@ -154,7 +154,7 @@ def test_lengths_that_cannot_be_cut_are_told_what_would_work(make, sizes, told):
     ("chunks", "told"),
     [
         (((range(2),), (range(2, 5),)), "same number"),
-        (((range(2),), (range(1, 3),)), "each of the positions 0 to 3 once"),
+        (((range(2),), (range(1, 3),)), "each position 0 to 3 once"),
         (((range(2, 4), range(2)), (range(4, 8),)), "ascending"),
         ((), "same number"),
     ],
@@ -171,7 +171,7 @@ def test_documents_have_tokens():
 
 
 def linked():
-    """Over an emulated link the numbers are the same, and nothing comes before its time."""
+    """Over an emulated link the numbers are the same, and no message arrives early."""
     q, k, v = inputs(2, 2)
     layout = zigzag(LENGTH, dist.get_world_size())
     plain = attend(q, k, v, layout=layout, group=None)

@@ -1,4 +1,4 @@
-"""What a ring holds: this rank's share and two blocks of keys and values, in the forward and in the backward."""
+"""Memory of a ring: this rank's share plus two blocks of keys and values, in the forward and in the backward."""
 
 import pytest
 import shardlab
@@ -14,7 +14,7 @@ TOKENS, WIDTH = 2048, 8
 
 
 def peaks(heads, kv_heads, dtype, keep_all=False):
-    """Bytes alive at the worst moment of a forward and of a backward: on a rank alone, and as one of a ring."""
+    """Peak bytes of a forward and of a backward, on a single rank and as part of a ring."""
     alone = dist.new_subgroups_by_enumeration([[rank] for rank in range(dist.get_world_size())])[0]
     if keep_all:
         wait = _Leaving.wait
@@ -33,7 +33,7 @@ def peaks(heads, kv_heads, dtype, keep_all=False):
 
 
 def extra_blocks(ranks, heads, kv_heads, dtype, keep_all=False):
-    """How many blocks the ring holds beyond its share, forward and backward, and the same over the bar."""
+    """How many blocks the ring holds beyond its share, forward and backward, and the same divided by the bar."""
     block = 2 * kv_heads * TOKENS * WIDTH * dtype.itemsize
     by_rank = shardlab.run(peaks, heads, kv_heads, dtype, keep_all, ranks=ranks, timeout=60)
     worst = [max((ring[way] - alone[way]) / block for alone, ring in by_rank) for way in (0, 1)]
@@ -44,13 +44,13 @@ def extra_blocks(ranks, heads, kv_heads, dtype, keep_all=False):
 @pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (8, 1)])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_ring_holds_its_share_and_two_blocks(ranks, heads, kv_heads, dtype):
-    """The share: what attention of s/c tokens takes on a rank alone, its kernel's results included."""
+    """The share is the memory of attention over s/c tokens on a single rank, including its kernel's results."""
     worst, over_bar = extra_blocks(ranks, heads, kv_heads, dtype)
     sizes = {"strips": ring_strips(TOKENS), "bytes_each": dtype.itemsize}
     formula = [extra_kv_blocks("ring", ranks), extra_kv_blocks("ring", ranks, backward=True, **sizes)]
     assert max(over_bar) <= 1.05
     assert all(got <= due + 0.05 for got, due in zip(worst, formula, strict=True)), (worst, formula)
-    assert worst[0] == pytest.approx(formula[0], abs=0.05)  # blocks of others are here at all
+    assert worst[0] == pytest.approx(formula[0], abs=0.05)  # other ranks' blocks do take memory
     if dtype == torch.float32 and ranks == 4:
         assert worst[1] == pytest.approx(formula[1], abs=0.05)
 

@@ -1,4 +1,4 @@
-"""The small GPT with split sequences against one process: losses and weights of some steps."""
+"""The small GPT with split sequences compared with one process: losses and weights after some steps."""
 
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ def new_model(rope):
 
 
 def batch(step, mask):
-    """Tokens and labels of the whole batch; most labels of its last half do not count, so that ranks differ."""
+    """Tokens and labels of the whole batch. Most labels of its last half are ignored, so that ranks differ."""
     tokens = torch.randint(50, (BATCH, 32), generator=torch.Generator().manual_seed(step))
     labels = next_tokens(tokens, mask)
     labels[:, 17:] = IGNORED
@@ -38,7 +38,7 @@ def batch(step, mask):
 
 
 def trained_here(rope, mask, documents_attended):
-    """Losses and weights of one process: each document by itself, token by token positions."""
+    """Losses and weights of one process, with each document separate and positions token by token."""
     model, losses = new_model(rope), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for step in range(STEPS):
@@ -128,7 +128,7 @@ def faulty(fault):
 
 
 def worst_with(change):
-    """The first loss's distance from one process, with a part of the batch changed by hand; attention is loud."""
+    """The first loss's difference from one process, with a part of the batch changed by hand and strong attention."""
     layout, rank = zigzag(32, dist.get_world_size()), dist.get_rank()
     model = new_model(True)
     for block in model.blocks:
@@ -148,7 +148,7 @@ def test_known_mistakes_are_seen():
 
 
 def uneven():
-    """The loss and its gradient where rank 0 has one valid token and the others three each."""
+    """The loss and its gradient if rank 0 has one valid token and the others three each."""
     rank, size = dist.get_rank(), dist.get_world_size()
     logits = torch.randn(size, 3, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
     labels = torch.ones(size, 3, dtype=torch.long)
@@ -184,9 +184,9 @@ def test_labels_end_with_their_documents():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="one for each token"):
+    with pytest.raises(ValueError, match="one label per token"):
         split_batch(torch.zeros(1, 8), torch.zeros(1, 7), layout=zigzag(8, 2), rank=0)
-    with pytest.raises(ValueError, match="8 tokens for a layout of 16"):
+    with pytest.raises(ValueError, match="8 tokens do not fit a layout of 16"):
         split_batch(torch.zeros(1, 8), torch.zeros(1, 8), layout=zigzag(16, 2), rank=0)
     with pytest.raises(ValueError, match="flash=True"):
         split_attention(GPT(GPTConfig(**CONFIG, dropout=0.1, flash=False)), layout=zigzag(32, 2), group=None)

@@ -1,4 +1,4 @@
-"""Queries, keys and values of any width, dtype and strides: attention reads numbers, not a memory layout."""
+"""Queries, keys and values of any width, dtype and strides: the memory layout must not affect attention."""
 
 import random
 from typing import Any
@@ -33,7 +33,7 @@ def with_other_strides(x, draw):
 
 
 def draw_case(seed, ranks):
-    """Whole q, k, v and the gradient of the result, a layout and a mask; sizes are small and often odd."""
+    """Whole q, k, v and the gradient of the result, a layout and a mask. Sizes are small and often odd."""
     draw = random.Random(seed)
     generator = torch.Generator().manual_seed(seed)
     kv_heads = draw.choice([1, 2, 4]) if ranks != 3 else draw.choice([1, 3])
@@ -64,13 +64,13 @@ def one_process(tensors, mask):
 
 
 def largest_error(got, due):
-    """Relative to the largest number of each; NaN counts."""
+    """The largest error relative to the largest number of each tensor. NaN counts as an error."""
     pairs = zip(got, due, strict=True)
     return max(((one.double() - other).abs().max() / (1 + other.abs().max())).item() for one, other in pairs)
 
 
 def attended(seed, method_of):
-    """A case's error on this rank as a multiple of what its dtype allows."""
+    """A case's error on this rank as a multiple of the tolerance of its dtype."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     draw, tensors, layout, mask = draw_case(seed, ranks)
     *qkv, do = (with_other_strides(own_part(one, layout, rank, dim=2), draw) for one in tensors)

@@ -1,4 +1,4 @@
-"""Two levels: what stays inside an inner group and what crosses, by the meter and by the kernel's own counters."""
+"""Two levels: bytes inside an inner group and across, by the meter and by the kernel's counters."""
 
 import os
 import socket
@@ -17,11 +17,11 @@ from shardlab.context_parallel.two_level import TwoLevel, two_level_groups
 from shardlab.costs.context import two_level_context_bytes
 
 BATCH, TOKENS, WIDTH = 2, 16, 8  # tokens of a rank
-FRAME = 48  # bytes of a frame's head in gloo, with a message or alone
+FRAME = 48  # bytes of a gloo frame header, with or without a message
 
 
 def sent_by_socket():
-    """{(own port, peer's port): bytes that arrived there}, by the kernel: tcpi_bytes_acked, which counts none twice."""
+    """{(own port, peer's port): bytes that arrived}, from the kernel's tcpi_bytes_acked, which counts none twice."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -36,7 +36,7 @@ def sent_by_socket():
 
 
 def step(inner_size, heads, kv_heads, dtype):
-    """Bytes of a forward and backward: by the meter, inside and across, each way; by the kernel, to each rank."""
+    """Bytes of a forward and a backward: by the meter, inside and across, each way; by the kernel, to each rank."""
     size, rank = dist.get_world_size(), dist.get_rank()
     inner, outer = two_level_groups([list(range(size))], inner_size)
     here = {*dist.get_process_group_ranks(inner)}
@@ -52,7 +52,7 @@ def step(inner_size, heads, kv_heads, dtype):
             o.sum().backward()
         bills.append(bill)
 
-    attended([])  # makes the connections
+    attended([])  # opens the connections
     time.sleep(0.1)
     before, bills = sent_by_socket(), []
     attended(bills)
@@ -78,7 +78,7 @@ def step(inner_size, heads, kv_heads, dtype):
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 1)])
 @pytest.mark.parametrize(("inner", "outer"), [(2, 2), (1, 4), (4, 1), (2, 3)])
 def test_bytes_inside_and_across_are_the_formulas(inner, outer, heads, kv_heads, dtype):
-    """On the wire there are the heads of gloo's frames beside them, whole ones, and nothing else."""
+    """The wire carries these bytes plus whole gloo frame headers, and nothing else."""
     widths = heads * WIDTH, kv_heads * WIDTH
     sizes = {"kv_heads": kv_heads, "bytes_each": dtype.itemsize}
     due = two_level_context_bytes(inner, outer, BATCH * TOKENS, *widths, **sizes)

@@ -1,13 +1,13 @@
-"""Bytes that a parameter costs on a rank, by the types in which a framework keeps weights, gradients and moments."""
+"""Bytes per parameter on a rank, by the dtypes in which a framework keeps weights, gradients and moments."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Bytes of one parameter. weights and gradients: those of the passes; optimizer: what only the optimizer needs.
+    """Bytes of one parameter. weights, gradients: used in the passes. optimizer: needed only by the optimizer.
 
-    source: where the types are written down.
+    source: where the dtypes are documented.
     """
 
     weights: int
@@ -17,7 +17,7 @@ class Recipe:
 
     @property
     def total(self) -> int:
-        """Bytes a parameter when nothing is cut."""
+        """Bytes per parameter without sharding."""
         return self.weights + self.gradients + self.optimizer
 
 
@@ -32,10 +32,11 @@ RECIPES = {
 
 
 def bytes_per_parameter(recipe: str, num_ranks: int = 1, stage: int = 1) -> float:
-    """Bytes of a parameter on one of N ranks: of 16, 18 or 20, stage 1 cuts the optimizer's, 2 the gradients', 3 all.
+    """Bytes per parameter on one of N ranks. Of 16, 18 or 20 bytes, stage 1 shards the optimizer's part, stage 2 also
+    the gradients, stage 3 everything.
 
-    Stage 1 with fp32 gradients is Megatron's distributed optimizer, 6 + 12/d. Buffers come on top (a bucket of
-    gradients, a gathered unit: `memory.frameworks`), and what lies outside of tensors (`memory.outside`).
+    Stage 1 with fp32 gradients is Megatron's distributed optimizer, 6 + 12/d. Not included are buffers (a bucket of
+    gradients, a gathered unit: `memory.frameworks`) and memory outside tensors (`memory.outside`).
     Raises ValueError for another recipe, stage or number of ranks.
     """
     if recipe not in RECIPES or stage not in range(4) or num_ranks < 1:

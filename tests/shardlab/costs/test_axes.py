@@ -39,7 +39,7 @@ from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.planner import plan, seconds_of
 from shardlab.figures.overlap import draw_overlap
 
-# ---- Formulas of experts beside numbers that were drawn, published, or measured on ranks -----------------------------
+# ---- Expert formulas compared with numbers that were drawn, published, or measured on ranks --------------------------
 
 
 V3, H100 = ZOO["deepseek-v3"], ACCELERATORS["h100"]
@@ -54,7 +54,7 @@ def test_a_limit_of_four_nodes_takes_deepseek_v3_from_5_29_to_3_63():
 
 
 def test_bytes_of_a_layers_exchanges():
-    """DeepSeek-V3: a token's 8 rows of 7168 in fp8 out and bf16 home; over 4 nodes at most 28,672 numbers out."""
+    """DeepSeek-V3: a token sends 8 rows of 7168 in fp8 and gets them back in bf16; over 4 nodes at most 28,672 sent."""
     assert exchange_bytes(1, 8, 7168) == 114_688
     assert exchange_bytes(1, 4, 7168, 1) == 28_672 and exchange_bytes(1, 4, 7168) == 57_344
     even = layer_exchange_bytes(4096, 8, 7168, 64)
@@ -72,7 +72,7 @@ def test_ep_and_tp_send_as_much_when_top_k_is_the_number_of_ranks(size, k):
 @pytest.mark.parametrize("ep", [1, 2, 4])
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 8])
 def test_tokens_are_gathered_first_where_that_sends_less(k, ep):
-    """Without the k weights and numbers that travel along: 2(t-1)T(k/e - 1)h less."""
+    """Without the k weights and indices sent along: 2(t-1)T(k/e - 1)h less."""
     rows = layer_exchange_bytes(100, k, 4096, ep) + 2 * 3 * exchange_bytes(100, k, 4096)
     tokens = layer_exchange_bytes(400, k, 4096, ep) + expert_tensor_bytes(100, 4096, 4)
     assert rows - tokens == pytest.approx(2 * 3 * 100 * (k / ep - 1) * 4096 * 2)
@@ -83,7 +83,7 @@ def test_tokens_are_gathered_first_where_that_sends_less(k, ep):
 
 
 def test_dropped_choices_and_the_fullest_expert_are_those_that_were_drawn():
-    """A uniform router: 64 experts, 64 rows each, k = 1; and largest load over mean for four sizes."""
+    """A uniform router: 64 experts, 64 rows each, k = 1, and the largest load over the mean for four sizes."""
     assert dropped_share(64) == pytest.approx(0.0496, abs=0.0005)
     assert dropped_share(64, 1.25) == pytest.approx(0.0012, abs=0.0002)
     assert dropped_share(64, 1.5) < 1e-4
@@ -114,15 +114,15 @@ def test_only_uneven_experts_make_a_plan_slower():
     assert seconds_of(model, alone, H100, imbalance=1.5) == seconds_of(model, alone, H100)
     best = [plan(model, H100, 64, 512, imbalance=one, best=1)[0].step.total for one in (1.0, 1.5)]
     assert best[1] >= best[0]
-    with pytest.raises(ValueError, match=r"use 1\.0 for even ones"):
+    with pytest.raises(ValueError, match=r"use 1\.0 for even loads"):
         seconds_of(model, layout, H100, imbalance=0.5)
 
 
-# ---- The formulas of context parallelism: against pairs counted one by one, published numbers, and each other --------
+# ---- Context parallel formulas compared with pairs counted one by one, published numbers, and each other -------------
 
 
 def test_llama_3s_numbers():
-    """405B, 16 ranks, s = 131,072: 503 against 535 MB per layer; 566 where 8 key-value heads go to 16 ranks."""
+    """405B, 16 ranks, s = 131,072: 503 versus 535 MB per layer; 566 if 8 key-value heads go to 16 ranks."""
     tokens, h, kv = 131072 / 16, 16384, 1024
     assert round(kv_bytes(16, tokens, kv) / 1e6) == 503
     assert round(ulysses_bytes(16, tokens, h, kv) / 1e6) == 535
@@ -162,7 +162,7 @@ def test_contiguous_work_is_two_less_a_cth_and_zigzag_is_even(ranks):
 
 
 def test_documents_unbalance_zigzag():
-    """One long document at the front and many short ones: the rank of the first piece and the last has less."""
+    """One long document at the front and many short ones: the rank with the first and the last piece has less work."""
     documents = (6144, *[128] * 16)
     assert imbalance(zigzag(8192, 4).chunks, documents=documents) > 1.3
     assert imbalance(striped(8192, 4).chunks, documents=documents) < 1.01
@@ -208,7 +208,7 @@ def test_no_ranks_are_refused():
         kv_bytes(0, 1, 1)
 
 
-# ---- What hides behind a backward, by hand, and the figure's sentence ------------------------------------------------
+# ---- What a backward hides, computed by hand, and the figure's sentence ----------------------------------------------
 
 
 LAYERS = [1.0, 2.0, 3.0]
@@ -248,4 +248,4 @@ def test_the_figure_says_what_is_exposed():
     assert ax.get_title(loc="left") == "Three buckets: 89% efficiency"
     numbers = [text for text in ax.texts if text.get_position()[1] == 0]
     assert [text.get_text() for text in numbers] == ["F", "2", "1", "0"]
-    assert numbers[1].get_position()[0] == 2 + LAYERS[0] / 2  # a layer's backward is one box: its number in the middle
+    assert numbers[1].get_position()[0] == 2 + LAYERS[0] / 2  # a layer's backward is one box, numbered in the middle

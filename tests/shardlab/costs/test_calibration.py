@@ -1,4 +1,4 @@
-"""The file of a calibration, what is wrong with bad ones, and the predictions that read it."""
+"""Calibration files, what is wrong with bad ones, and the predictions that read them."""
 
 import json
 from dataclasses import asdict, replace
@@ -47,7 +47,7 @@ def without(name):
 
 
 BAD = [
-    (lambda data: [], "holds no object"),
+    (lambda data: [], "is not a JSON object"),
     (changed(format=99), "its format is 99"),
     (without("memory"), "lacks memory"),
     (changed(transport="nccl"), "use gloo on cpu"),
@@ -55,7 +55,7 @@ BAD = [
     (changed(cores=0), "cores = 0 is not a number above 0"),
     (changed(cores=True), "not a number above 0"),
     (changed(measured="yesterday"), "yesterday"),
-    (changed(matmul={}), "no rate of fp32 products"),
+    (changed(matmul={}), "no rate of fp32 matmuls"),
     (changed(matmul={"float32": {"64": -1.0}}), "matmul float32 64 = -1.0"),
     (changed(matmul={"float32": {"64": float("nan")}}), "matmul float32 64 = nan"),
     (changed(matmul={"float32": {"wide": 1.0}}), "wide"),
@@ -83,12 +83,12 @@ def test_a_file_at_odds_with_itself_is_refused(change, sentence, calibration_fil
 def test_a_file_that_is_cut_off(cut, calibration_file):
     text = calibration_file.read_text()
     calibration_file.write_text(text[:cut])
-    with pytest.raises(ValueError, match=r"cut off.*shardlab calibrate"):
+    with pytest.raises(ValueError, match=r"truncated.*shardlab calibrate"):
         read_calibration(calibration_file)
 
 
 def test_a_file_that_is_missing_or_no_file(tmp_path):
-    with pytest.raises(ValueError, match="measures one"):
+    with pytest.raises(ValueError, match="there is no calibration"):
         read_calibration(tmp_path / "none.json")
     with pytest.raises(ValueError, match="cannot be read"):
         read_calibration(tmp_path)
@@ -107,7 +107,7 @@ def test_what_was_measured_comes_out_of_the_accelerator(calibration):
 
 @pytest.mark.parametrize(("ranks", "slowdown"), [(1, 1), (2, 1.1), (3, 1.1 * 3 / 2), (4, 2.2), (8, 2.2 * 2)])
 def test_more_ranks_than_cores_take_turns(calibration, ranks, slowdown):
-    """They were planned as if each had a core: four on two cores took twice as long as their plan."""
+    """Plans used to assume one core per rank: four ranks on two cores took twice as long as planned."""
     here = as_accelerator(calibration, ranks=ranks)
     assert here.bf16_flops * FITTED.matmul("cpu") == pytest.approx(1.5e11 / slowdown)
     assert here.memory_bandwidth * FITTED.memory == pytest.approx(2e10 / slowdown)
@@ -132,7 +132,7 @@ def test_this_machine_as_an_accelerator(calibration, calibration_file, tmp_path,
     assert held.exit_code == 0 and "16 bytes per parameter before ZeRO: weight 4, gradient 4, Adam 8" in held.stdout
     monkeypatch.setenv("SHARDLAB_CALIBRATION", str(tmp_path / "none.json"))
     refused = CliRunner().invoke(app, typed, env={"COLUMNS": "300", "TERM": "dumb"})
-    assert refused.exit_code == 2 and "measures one" in refused.output
+    assert refused.exit_code == 2 and "there is no calibration in" in refused.output
 
 
 def test_rates_between_the_sizes_measured():
@@ -188,7 +188,7 @@ def test_a_step_of_zero_is_its_parts(stage, ranks, calibration):
         stage, ["reduce_scatter", "all_gather"]
     )
     messages = sum(collective_seconds(calibration, kind, ranks, 4 * size) for kind in kinds for size in VECTORS)
-    if stage == 3:  # the rest, last of the vectors, is gathered once
+    if stage == 3:  # the rest, the last vector, is gathered once
         messages -= collective_seconds(calibration, "all_gather", ranks, 4 * VECTORS[-1])
     step = zero_step_seconds(calibration, ranks, stage, MODEL, VECTORS)
     assert step == pytest.approx(compute * slowdown + messages)  # nothing is hidden on this machine

@@ -1,4 +1,4 @@
-"""docs/cost-model.md says what the code does: constants, and rows of the table, computed anew without the family."""
+"""docs/cost-model.md matches the code: its constants, and table rows recomputed with each family held out."""
 
 from dataclasses import fields
 from pathlib import Path

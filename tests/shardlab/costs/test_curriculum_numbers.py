@@ -1,4 +1,4 @@
-"""Every number of the curriculum's last section, each through the function that the course uses for it."""
+"""Every number of the curriculum's last section, computed by the function that the course uses for it."""
 
 from dataclasses import replace
 
@@ -62,7 +62,7 @@ def test_175b_by_tp8_pp4_dp32():
     assert payload == 2 * 2048 * 12288 == 50_331_648  # 50.3 MB
     assert ring_all_reduce_bytes(8, payload) == 88_080_384  # 88.1 MB sent
     step = traffic_of_step(GPT3, TP8_PP4_DP32)
-    assert step.tp_forward == 24 * 2 * 88_080_384 == step.tp_backward  # 4.23 GB each way a microbatch
+    assert step.tp_forward == 24 * 2 * 88_080_384 == step.tp_backward  # 4.23 GB each way per microbatch
     assert round(step.tp_forward / 1e9, 2) == 4.23
     assert pp_boundary_bytes(GPT3, TP8_PP4_DP32) == payload == step.pp_forward == step.pp_backward
     assert round(gradient_bytes(GPT3, TP8_PP4_DP32, stage=1) / 1e9, 1) == 21.1
@@ -101,7 +101,7 @@ def test_activations_of_a_layer():
     assert gpt_layer_activation_bytes(s, 1, h, a, 8, sequence_parallel=True, recompute="selective") == s * h * 34 / 8
 
 
-# ---- what the seeds say that is not so -------------------------------------------------------------------------------
+# ---- wrong claims in the seeds ---------------------------------------------------------------------------------------
 
 
 def test_sixteen_bytes_a_parameter_and_eighteen_with_fp32_gradients():
@@ -159,7 +159,7 @@ def test_p2p_volume_is_for_a_boundary_and_a_direction():
 
 def test_ten_and_eight_milliseconds_are_56_percent_only_without_overlap():
     assert efficiency(10e-3, 8e-3) == pytest.approx(0.556, abs=1e-3)
-    # forward 4, backward 6 in three layers; a bucket each, of 8/3
+    # forward 4, backward 6 in three layers, with one bucket of 8/3 each
     ready = ready_times(4e-3, [2e-3] * 3)
     hidden = exposed_seconds(10e-3, transfers(ready, [8e-3 / 3] * 3))
     assert hidden == pytest.approx(4e-3) and efficiency(10e-3, hidden) == pytest.approx(10 / 14)

@@ -1,4 +1,4 @@
-"""Failures: formula, play and search for the optimum agree, and the numbers of Llama 3 come out."""
+"""Failures: formula, simulation and search for the optimum agree, and they reproduce the numbers of Llama 3."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The oral bank: every answer is computed for every setting, none has a number written into it, known ones come out."""
+"""The oral questions: every answer is computed for every setting, none has a literal number, known ones match."""
 
 import math
 import re
@@ -39,7 +39,7 @@ COUNTED = re.compile(r"\b(eleven|twelve|sixteen|twenty|thirty|forty|hundred|thou
 
 
 def texts(template: str) -> str:
-    """A template without its fields, and without names and formulas that have a digit in them."""
+    """A template without its fields, and without names and formulas that contain a digit."""
     return NAMES.sub("", "".join(literal for literal, *_ in Formatter().parse(template)))
 
 
@@ -53,7 +53,7 @@ def test_there_are_at_least_thirty_and_every_week_asks():
 def test_no_number_is_written_into_a_text(question):
     for template in (question.asked, question.answer):
         assert not re.search(r"\d", texts(template)), texts(template)
-    units = {"million", "thousand", "billion", "trillion"}  # beside a number that is computed
+    units = {"million", "thousand", "billion", "trillion"}  # next to a computed number
     for word in COUNTED.findall(texts(question.answer)):
         assert word in units and re.search(rf"\{{[^}}]*\}} {word}", question.answer)
 

@@ -26,7 +26,7 @@ def test_memory_without_measuring():
     done = lab("memory_calculator", "--no-measure", "--model", "llama2-7b")
     assert done.returncode == 0 and done.stdout.count("none") == 4
     assert "16 bytes per parameter before ZeRO: weight 2, gradient 2, Adam 12" in done.stdout
-    assert "`shardlab memory` counts 18, for gradients that are summed over microbatches in fp32" in done.stdout
+    assert "`shardlab memory` counts 18 because it sums gradients over microbatches in fp32" in done.stdout
     assert "did you mean gpt2?" in lab("memory_calculator", "--no-measure", "--model", "gpt-9").stderr.replace(
         "\n", " "
     )
@@ -41,7 +41,8 @@ def test_tensor_parallel_traffic_is_as_predicted(calibration_file):
 
 
 def test_a_bad_calibration_is_answered_with_a_sentence(calibration_file):
-    for options, sentence in ((["--calibration", "none.json"], "measures one"), (["--ranks", "8"], "8 ranks were not")):
+    cases = ((["--calibration", "none.json"], "no calibration in"), (["--ranks", "8"], "8 ranks were not"))
+    for options, sentence in cases:
         typed = ["--calibration", str(calibration_file), *options]
         done = lab("dp_simulation", *typed)
         assert done.returncode == 2 and sentence in " ".join(done.stderr.replace("│", " ").split())

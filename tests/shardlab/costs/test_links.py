@@ -1,7 +1,7 @@
 """One link model: every part of the project gives the same seconds for a collective on a cluster.
 
-Clusters, groups and sizes are drawn. Each caller below is a part of the project with a formula or an interface of its
-own: two of them must not disagree.
+Clusters, groups and sizes are drawn at random. Each caller below is a part of the project with its own formula or
+interface, and no two may disagree.
 """
 
 import ast
@@ -45,7 +45,7 @@ def drawn_links(rng: Random, *, latency: bool) -> Links:
 
 
 def as_gpu(cluster: Links) -> Accelerator:
-    """A GPU whose data sheet says this cluster."""
+    """A GPU whose data sheet describes this cluster."""
     return replace(GPU, nvlink=cluster.nvlink, network=cluster.network, per_node=cluster.per_node)
 
 
@@ -53,7 +53,7 @@ def as_dict(cluster: Links) -> dict[str, float]:
     return {"flops": inf, "nvlink": cluster.nvlink, "network": cluster.network, "per_server": cluster.per_node}
 
 
-# ---- callers that know bandwidths alone ------------------------------------------------------------------------------
+# ---- callers that know only bandwidths -------------------------------------------------------------------------------
 
 
 def week05_all_reduce(cluster: Links, size: int, stride: int, num_bytes: float) -> float:
@@ -92,12 +92,12 @@ def week16_all_gather(cluster: Links, size: int, stride: int, num_bytes: float) 
 
 
 def week16_ring_of_keys(cluster: Links, size: int, stride: int, num_bytes: float) -> float:
-    """Three times (cp - 1) blocks, each handed to the next rank."""
+    """Three rounds of (cp - 1) blocks, each sent to the next rank."""
     return week16(cluster, {"tp": stride, "cp": size}, kv=num_bytes * stride * size / 4) / (3 * (size - 1))
 
 
 def week16_next_stage(cluster: Links, size: int, stride: int, num_bytes: float) -> float:
-    """One microbatch passes each boundary twice, in m + pp - 1 slots."""
+    """One microbatch crosses each boundary twice, in m + pp - 1 slots."""
     return week16(cluster, {"pp": size, "dp": stride}, hidden=num_bytes / 2) / (2 * size)
 
 
@@ -119,7 +119,7 @@ def to_neighbor(cluster: Links, size: int, stride: int, num_bytes: float) -> flo
 
 
 def divides(cluster: Links, size: int, stride: int) -> bool:
-    """Whether servers are filled with groups: where they are not, a mesh has other servers than its first group."""
+    """Whether groups fill servers evenly. If not, other groups of a mesh span servers differently from the first."""
     return stride % cluster.per_node == 0 or cluster.per_node % stride == 0
 
 
@@ -234,7 +234,7 @@ def test_the_emulated_step_of_week_9():
         assert slow - without == pytest.approx(links.all_reduce_seconds(one, group_of(one, size), 400e6))
 
 
-# ---- what every answer obeys -----------------------------------------------------------------------------------------
+# ---- properties of every answer --------------------------------------------------------------------------------------
 
 
 def test_properties_of_the_model():
@@ -266,7 +266,7 @@ def test_links_that_cannot_be(wrong):
         group_of(Links(1.0, 1.0, 8), 0)
 
 
-# ---- nobody else divides bytes by a link -----------------------------------------------------------------------------
+# ---- no other code divides bytes by a link's bandwidth ---------------------------------------------------------------
 
 MAY_DIVIDE = {
     "labs/shardlab/costs/links.py": "the model",
@@ -279,7 +279,7 @@ MAY_DIVIDE = {
 
 
 def link_of_division(node: ast.BinOp) -> str | None:
-    """The name of the link that this expression divides by: `x / gpu.network` or `x / gpu["network"]`."""
+    """The name of the link that this expression divides by, as in `x / gpu.network` or `x / gpu["network"]`."""
     if not isinstance(node.op, ast.Div):
         return None
     by = node.right

@@ -37,7 +37,7 @@ from shardlab.costs.models.model import embedding_parameters, num_parameters
 from shardlab.costs.models.zoo import ZOO, gpt, llama
 from shardlab.costs.validation.memory_rows import GB, GIB, first_stage_of_nanotron, reported_by, reported_bytes
 
-# ---- ZeRO's and the activation papers' numbers; a general layer must come to the printed formulas for GPT ------------
+# ---- Numbers of the ZeRO and activation papers; for GPT, a general layer must give the printed formulas --------------
 
 
 @pytest.mark.parametrize(("stage", "bytes_each"), [(0, 16), (1, 5.5), (2, 3.75), (3, 2)])
@@ -137,7 +137,7 @@ def test_float32_doubles_activations_and_needs_no_master_weights(recompute):
     assert twice == pytest.approx({axis: 2 * num_bytes for axis, num_bytes in sent.items()})
 
 
-# What frameworks hold beside states and activations, what lies outside torch's count, and how rows are read
+# What frameworks hold besides states and activations, memory outside torch's count, and how rows are read
 
 
 LLAMA = ZOO["llama3-8b"]

@@ -1,4 +1,4 @@
-"""Model files and degrees that cannot be: one sentence each, with what would work; nothing hangs on a huge number."""
+"""Invalid model files and degrees raise one sentence saying what would work. Huge numbers do not hang."""
 
 import json
 
@@ -20,15 +20,15 @@ def without(*names):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (without("hidden", "vocab"), "a model lacks hidden, vocab: give whole numbers"),
+        (without("hidden", "vocab"), "a model is missing hidden, vocab: give whole numbers"),
         (GOOD | {"wings": 2, "legs": 4}, "has no legs, wings: a model has the fields name, layers"),
         (GOOD | {"layers": "two", "hidden": 6.5}, "hidden = 6.5 is not a whole number: give one; layers = 'two'"),
         (GOOD | {"layers": True}, "layers = True is not a whole number"),
         (GOOD | {"gated": 1}, "gated = 1 is not true or false"),
         (GOOD | {"name": 7}, "name = 7 is not text"),
-        (GOOD | {"layers": -2}, "layers = -2 makes no model: use 1 or more"),
+        (GOOD | {"layers": -2}, "layers = -2 is not valid: use 1 or more"),
         (GOOD | {"positions": -2}, "must not be negative: use 0 for none"),
-        (GOOD | {"layers": 10**30}, f"layers: no model is that large, use at most {LARGEST}"),
+        (GOOD | {"layers": 10**30}, f"layers: no model is that large: use at most {LARGEST}"),
         (GOOD | {"heads": 2**31 - 1, "kv_heads": 7}, r"cannot share 7 key-value heads: use \[1, 2147483647\]"),
         (
             GOOD | {"active_experts": 2, "expert_ffn": 8},
@@ -37,8 +37,8 @@ def without(*names):
         (GOOD | {"dense_layers": 1}, "dense_layers without experts"),
         (MOE | {"active_experts": 5}, "4 experts need 1 to 4 active ones"),
         (MOE | {"dense_layers": 3}, "3 dense layers in 2 layers: use 0 to 2"),
-        (MOE | {"dense_layers": 1}, "ffn = 0 makes no MLP"),
-        (GOOD | {"positions": 4}, "4 learned positions for a sequence of 8: give as many, or 0"),
+        (MOE | {"dense_layers": 1}, "ffn = 0 is not an MLP"),
+        (GOOD | {"positions": 4}, "4 learned positions for a sequence of 8: use at least as many, or 0"),
         (GOOD | {"latent": 5}, "latent = 5 is not an object: give {q_rank, kv_rank"),
         (GOOD | {"latent": LATENT | {"rank": 3}}, "latent has no rank: latent has the fields q_rank"),
         (GOOD | {"latent": LATENT | {"rope": "x"}}, "rope = 'x' is not a whole number"),
@@ -53,7 +53,7 @@ def test_fields_that_make_no_model(given, sentence):
 def test_all_faults_are_told_at_once():
     with pytest.raises(ValueError) as told:
         model_from({"name": "mine", "wings": 2, "layers": "two"} | {"latent": {"rank": 1}})
-    assert all(part in str(told.value) for part in ("no wings", "lacks hidden", "'two'", "no rank"))
+    assert all(part in str(told.value) for part in ("no wings", "missing hidden", "'two'", "no rank"))
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_all_faults_are_told_at_once():
     [
         ("", "cannot be read as JSON"),
         ("{", "cannot be read as JSON"),
-        ("[1]", "holds no object"),
+        ("[1]", "is not a JSON object"),
         ("[" * 100_000, "cannot be read as JSON"),
-        ('{"layers": 2, "layers": 4}', "layers stands there more than once: keep one"),
+        ('{"layers": 2, "layers": 4}', "layers is given more than once: keep one"),
         (f'{{"layers": {"9" * 5000}}}', "cannot be read as JSON"),
         (" " * (LONGEST + 1), "longer than"),
     ],

@@ -21,7 +21,7 @@ from shardlab.costs.models.zoo import SOURCES, ZOO, find_model, gpt
 from shardlab.costs.sizes import layout_sizes, model_sizes
 from shardlab.costs.traffic import all_to_all_bytes, ring_all_reduce_bytes
 
-# ---- A model and a layout as plain dicts: what they are made of, for students' own planners --------------------------
+# ---- A model and a layout as plain dicts, for students' own planners -------------------------------------------------
 
 
 def test_a_model_of_grouped_keys():
@@ -44,7 +44,7 @@ def test_a_layout():
     assert layout_sizes(Layout(recompute="selective"))["recompute"] is False
 
 
-# ---- Parameter counts against those that the models' publishers count ------------------------------------------------
+# ---- Parameter counts compared with those of the models' publishers --------------------------------------------------
 
 
 PUBLISHED = {
@@ -63,7 +63,7 @@ PUBLISHED = {
 }
 
 
-ROUNDED = {  # billions as the papers print them, and to which digit
+ROUNDED = {  # billions as printed in the papers, and the precision
     "gpt3-175b": (174.6, 0.05),  # arXiv 2104.04473, table 1; 175.0 in arXiv 2005.14165, table 2.1
     "gpt-22b": (22.0, 0.1),
     "mt-nlg-530b": (529.6, 0.05),
@@ -116,7 +116,7 @@ def test_active_parameters_of_mixtures():
         ({"kv_heads": 3}, r"use \[1, 2, 4, 8\]"),
         ({"hidden": 100}, "give head_dim, or a hidden of 96"),
         ({"experts": 4}, "1 to 4 active"),
-        ({"ffn": 0}, "makes no MLP"),
+        ({"ffn": 0}, "is not an MLP"),
     ],
 )
 def test_sizes_that_make_no_model(wrong, sentence):
@@ -138,7 +138,7 @@ def test_a_model_on_longer_sequences_is_the_same_model_otherwise():
         find_model("llama3-405b", sequence=0)
 
 
-# ---- Layouts that contradict themselves or the model, and the sentence that says what would work ---------------------
+# ---- Layouts that contradict themselves or the model, and the sentence with what would work --------------------------
 
 
 def test_the_world_and_the_batch_of_a_layout():
@@ -180,11 +180,11 @@ def test_a_model_that_cannot_be_split_so(name, wrong, sentence):
 
 
 def test_a_batch_that_does_not_divide():
-    with pytest.raises(ValueError, match="multiple of 64, say 128"):
+    with pytest.raises(ValueError, match="multiple of 64, such as 128"):
         with_global_batch(Layout(dp=32, microbatch=2), 100)
 
 
-# ---- The course's numbers of 175B parameters at TP8 PP4 DP32, and Megatron's FLOP formulas ---------------------------
+# ---- The course's numbers for 175B parameters at TP8 PP4 DP32, and Megatron's FLOP formulas --------------------------
 
 
 GPT3, TP8_PP4_DP32 = ZOO["gpt3-175b"], Layout(tp=8, pp=4, dp=32)
@@ -259,7 +259,7 @@ def test_published_utilisation_of_530b():  # arXiv 2205.05198, table 5: 37.83 s 
 
 def test_a_mixture_pays_for_active_experts_only():
     model = replace(ZOO["mixtral-8x7b"], sequence=4096)
-    visited = num_parameters(model, active=True) - model.vocab * model.hidden  # the embedding is looked up
+    visited = num_parameters(model, active=True) - model.vocab * model.hidden  # the embedding is only looked up
     assert 6 * visited < model_flops_per_token(model, causal=True) < 1.1 * 6 * visited
 
 

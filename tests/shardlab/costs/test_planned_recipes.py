@@ -1,4 +1,4 @@
-"""What frameworks and teams do beside the plain recipes: all-reduced gradients, ZeRO-2 in rounds, norms done again."""
+"""Variants of the plain recipes in frameworks and papers: all-reduced gradients, ZeRO-2 in rounds, recomputed norms."""
 
 import math
 from dataclasses import replace
@@ -30,7 +30,7 @@ def test_plain_data_parallelism_gathers_what_it_has_reduced():
     fp32, bf16 = (gradient_bytes(model, plain, bytes_each=size) for size in (4, 2))
     assert fp32 == 2 * bf16
     cut = replace(plain, zero=1)
-    assert gradient_bytes(model, cut, bytes_each=4) == pytest.approx(1.5 * bf16)  # 4 bytes there and 2 back
+    assert gradient_bytes(model, cut, bytes_each=4) == pytest.approx(1.5 * bf16)  # 4 bytes sent and 2 received back
     setup = Setup(H100, gradient_bytes=4)
     seconds = [data_seconds(model, layout, setup, 0.0) for layout in (plain, cut)]
     assert seconds[0] / seconds[1] == pytest.approx(4 / 3, rel=0.01)
@@ -131,7 +131,7 @@ def test_an_interval_holds_the_prediction_and_grows_with_its_coverage():
 
 
 def test_the_interval_of_a_cpu_comes_from_trainings_on_one():
-    """The shipped residuals are those of the benchmark's table."""
+    """The shipped residuals match the benchmark's table."""
     table = (ROOT / "benchmarks" / "results" / "planned_trainings.md").read_text().splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table if line.startswith("|")]
     rows = [row for row in cells if row[-1].replace(".", "").isdigit()]

@@ -1,4 +1,4 @@
-"""How the planner shares out a batch and the layers."""
+"""How the planner divides a batch and the layers."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from shardlab.costs.planning.pieces import best_stages, pieces_of
 from shardlab.costs.planning.planner import NothingFits, plan
 from typer.testing import CliRunner
 
-# ---- The batch that a plan is made for: near what was asked for, and cut as far as the GPUs ask ----------------------
+# ---- The batch that is planned: close to the requested one, and divisible as the GPUs need ---------------------------
 
 
 def typed(*arguments):
@@ -32,11 +32,11 @@ def typed(*arguments):
     [
         (4_000_000, 2048, 1024, 2048),  # 1,953: 3 * 3 * 7 * 31
         (4_000_000, 2048, 16384, 2048),
-        (4_000_000, 2048, 8, 1952),  # as near as eight GPUs ask
+        (4_000_000, 2048, 8, 1952),  # as close as eight GPUs allow
         (4_000_000, 2048, 1000, 2000),
-        (4_194_304, 2048, 1024, 2048),  # divides already
+        (4_194_304, 2048, 1024, 2048),  # already divisible
         (3_145_728, 2048, 1024, 1536),  # GPT-3's batch
-        (2048, 2048, 1024, 1),  # nothing near: as it is
+        (2048, 2048, 1024, 1),  # nothing close: unchanged
         (3000, 2048, 8, 1),
     ],
 )
@@ -61,7 +61,7 @@ def test_a_batch_stays_within_five_percent_or_is_the_nearest(tokens, sequence, g
 
 
 def rate(model, gpu, gpus, sequences):
-    """Sequences a second of the best plan; 0 where there is none."""
+    """Sequences per second of the best plan, or 0 if there is none."""
     try:
         return sequences / plan(model, gpu, gpus, sequences, best=1)[0].step.total
     except NothingFits:
@@ -102,10 +102,10 @@ def test_the_batch_may_be_kept():
 
 def test_less_than_a_sequence_is_no_batch():
     done = typed("--tokens-per-batch", "100")
-    assert done.exit_code == 2 and "100 tokens are less than one sequence of 8,192: use 8192 or more" in done.output
+    assert done.exit_code == 2 and "100 tokens are fewer than one sequence of 8,192: use 8192 or more" in done.output
 
 
-# Stages by dynamic programming: as good as trying every cut, within memory, and what a real model's ends cost
+# Stages by dynamic programming: as good as trying every split, within memory, and the cost of a real model's ends
 
 
 H100 = ACCELERATORS["h100"]
@@ -114,7 +114,7 @@ pieces = st.builds(Piece, small, small, small)
 
 
 def every_cut(layers, num_stages, extras, num_microbatches, limit_bytes):
-    """The least slowest stage of all cuts that fit, infinite when none does."""
+    """The smallest slowest stage among all splits that fit, or infinity if none fits."""
     least = math.inf
     for inner in combinations(range(1, len(layers)), num_stages - 1):
         edges = [0, *inner, len(layers)]
@@ -171,7 +171,7 @@ def test_what_cannot_be_cut_is_answered_with_a_sentence(layers, num_stages, more
 def test_the_output_layer_takes_layers_off_the_last_stage():
     layout = Layout(tp=8, pp=16, dp=8, num_microbatches=32, sequence_parallel=True, zero=1)
     found = best_stages(ZOO["llama3-405b"], layout, H100)
-    assert sum(found.sizes) == 126 and found.sizes[-1] < max(found.sizes)  # the paper takes one off either end, too
+    assert sum(found.sizes) == 126 and found.sizes[-1] < max(found.sizes)  # the paper also removes one at either end
     even = best_stages(ZOO["gpt3-175b"], Layout(tp=8, pp=4, num_microbatches=8), H100)
     assert sum(even.sizes) == 96 and even.slowest < 1.1 * sum(even.seconds) / 4
 
@@ -195,7 +195,7 @@ def test_rounding_leaves_no_end_below_nothing(dp, zero):
     model = replace(model, norm_vectors=3, qk_norm=True, flash=False)
     layout = Layout(pp=100, dp=dp, zero=zero)
     _, (_, middle, _) = pieces_of(model, layout, H100)
-    whole = 4 * dense_layer_parameters(model) if zero == 2 else 0  # a layer's gradients, until they are cut
+    whole = 4 * dense_layer_parameters(model) if zero == 2 else 0  # a layer's gradients until they are sharded
     assert (
         middle.state_bytes >= 0
         and abs(middle.state_bytes - whole) < 1

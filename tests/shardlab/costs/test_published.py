@@ -1,4 +1,4 @@
-"""Rows of published runs, good and bad; what the model of time reaches on them, beside the simplest rival."""
+"""Rows of published runs, good and bad, and the accuracy of the time model on them, compared with a simple baseline."""
 
 import csv
 
@@ -53,7 +53,7 @@ def test_no_reported_number_is_read():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"gpu": "TPU"}, "unknown: use one of A100"),
+        ({"gpu": "TPU"}, "unknown GPU 'TPU': use one of A100"),
         ({"n_gpus": "31"}, "but the run has 31 GPUs"),
         ({"layers": "many"}, "not a number"),
         ({"layers": "-3"}, "use 1 or more"),
@@ -70,7 +70,7 @@ def test_a_bad_row_is_answered_with_a_reason_and_the_others_are_done(changes, re
 def test_a_missing_column_is_named():
     short = row()
     del short["layers"]
-    assert predicted_rows([short])[0]["not_predicted"] == "there is no column layers"
+    assert predicted_rows([short])[0]["not_predicted"] == "missing column layers"
 
 
 def test_a_truncated_mixture_keeps_one_dense_layer():
@@ -102,7 +102,7 @@ def test_a_held_out_family_is_never_fitted(runs):
     assert all(len(families) == len({run.family for run in runs}) - 1 for families in seen)
 
 
-def test_the_constants_beat_one_utilisation(runs):  # these saw the runs: `make validate` holds out
+def test_the_constants_beat_one_utilisation(runs):  # fitted on these runs: `make validate` holds out
     ours, rival = errors_of(runs, predict), errors_of(runs, constant_utilisation(runs))
     assert ours.macro < 0.16 and ours.median < 0.14 and ours.macro < 0.75 * rival.macro
     assert table(ours, rival).count("\n") == len(ours.by_family) + 4
@@ -120,15 +120,15 @@ def by_id(name):
 
 
 def test_what_rows_leave_to_their_source_is_read_there():
-    assert by_id("MCORE-H100-32B").layout.num_microbatches == 1  # no pipeline, no reason to cut the batch
-    assert by_id("LLAMA3-405B-16384-cp1").layout.virtual == 7  # a layer each: the first chunk is the embedding alone
+    assert by_id("MCORE-H100-32B").layout.num_microbatches == 1  # no pipeline, so no reason to split the batch
+    assert by_id("LLAMA3-405B-16384-cp1").layout.virtual == 7  # one layer each; the first chunk is only the embedding
     dropped, dropless = (
         by_id(f"MBRIDGE-25.{at}-Qwen3_30B_a3B-H100-SXM-FP8{cs}-n16") for at, cs in (("09", ""), ("11", "-CS"))
     )
     assert dropped.software.drops_tokens and not dropless.software.drops_tokens
-    assert dropped.model.query_width == dropless.model.query_width == 32 * 128  # "(tokendrop)" in a name hides nothing
+    assert dropped.model.query_width == dropless.model.query_width == 32 * 128  # "(tokendrop)" in a name is irrelevant
     assert by_id("NANO-1.34B-1n").software.balanced_stages
-    whole, by_ddp = by_id("NANO-1.34B-64n"), by_id("NANO-8.86B-64n")  # ZeRO-1 and none
+    whole, by_ddp = by_id("NANO-1.34B-64n"), by_id("NANO-8.86B-64n")  # with ZeRO-1 and without
     assert whole.software.reduces_whole and not whole.layout.overlap
     assert not by_ddp.software.reduces_whole and by_ddp.layout.overlap
     fp32 = by_id("BLOOM-h14336-l70-a64-tp4pp12dp8-mb2-gb2048").software
@@ -138,7 +138,7 @@ def test_what_rows_leave_to_their_source_is_read_there():
 
 
 def test_bloom_fused_its_softmax_in_every_row(runs):
-    """Its kernel wants heads/t x b to be a multiple of 4 (megatron/model/fused_softmax.py, is_kernel_available)."""
+    """Its kernel needs heads/t x b to be a multiple of 4 (megatron/model/fused_softmax.py, is_kernel_available)."""
     bloom = [run for run in runs if run.family == "BLOOM"]
     assert bloom and all(run.model.heads // run.layout.tp * run.layout.microbatch % 4 == 0 for run in bloom)
     assert all(run.software.fused for run in bloom)
@@ -208,7 +208,7 @@ def test_coverage_is_a_row_and_the_rank_has_an_interval(runs):
 def test_the_report_says_first_that_constants_are_not_seen(monkeypatch, runs):
     monkeypatch.setattr(validate, "fitted_model", lambda others: predict)
     first, *rest = report().splitlines()
-    assert first.startswith(f"{len(runs)} published runs of 14 sources, constants not seen: ")
+    assert first.startswith(f"{len(runs)} published runs from 14 sources. ")
     assert any(line.startswith(COVERED) and "85%–95%" in line for line in rest)
     assert any(line.startswith("bootstrap of ") for line in rest)
 

@@ -1,4 +1,4 @@
-"""Bytes a parameter: 16, 18, 20, and what Megatron's and DeepSeek's choices make of them."""
+"""Bytes per parameter: 16, 18, 20, and the results of Megatron's and DeepSeek's choices."""
 
 import pytest
 from shardlab.costs.memory.states import zero_state_bytes

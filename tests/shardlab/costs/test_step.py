@@ -1,4 +1,4 @@
-"""Time of a step: what must hold whatever the constants are, and that published runs are met as well as stated."""
+"""Step time: properties that hold for any constants, and published runs predicted as accurately as stated."""
 
 from dataclasses import replace
 
@@ -88,8 +88,8 @@ def test_bytes_of_a_gradient_by_who_sums_it(zero, apart, gradient, expected):
 def test_a_token_travels_once_to_a_server():
     ideal = links_of(H100, Efficiency(network=1.0))
     two, eight = (dispatch_seconds(ideal, group_of(ideal, 16), 50e9, copies) for copies in (1, 8))
-    assert two == pytest.approx(0.5, rel=1e-3)  # half the tokens leave for the other of two servers
-    assert eight < 8 * two  # at most once each, however many experts are there
+    assert two == pytest.approx(0.5, rel=1e-3)  # half of the tokens go to the other of two servers
+    assert eight < 8 * two  # at most once per server, however many experts it has
 
 
 def test_overlap_hides_no_more_than_there_is():
@@ -111,7 +111,7 @@ def test_context_and_expert_parallelism_are_predicted():
 
 def test_layers_are_dealt_to_stages():
     assert layers_of_stages(96, 8) == (12,) * 8
-    assert layers_of_stages(126, 16) == (7, *[8] * 14, 7)  # Llama 3 405B: embedding and output take a layer's place
+    assert layers_of_stages(126, 16) == (7, *[8] * 14, 7)  # Llama 3 405B: embedding and output each replace a layer
     assert layers_of_stages(61, 16) == (4,) * 13 + (3,) * 3
     assert balanced_stages(16, 2, output=4.0) == (10, 6)
     assert balanced_stages(32, 1 + 3, output=0.0) == (8, 8, 8, 8)
@@ -159,7 +159,7 @@ def test_experts_wait_unless_tokens_drop_and_exchanges_hide():
 
 
 def test_gradients_that_are_reduced_whole_travel_twice():
-    """In fp32: 4 + 4 bytes per parameter without ZeRO, 4 + 2 with it, 4 + 4 + 2 where a program reduces them whole."""
+    """In fp32: 4 + 4 bytes per parameter without ZeRO, 4 + 2 with it, 4 + 4 + 2 if a program reduces them whole."""
 
     def data(zero, software=CURRENT):
         layout = Layout(dp=32, zero=zero, overlap=False)

@@ -1,4 +1,4 @@
-"""Seconds of this machine: matrix products, and a step from its calibration."""
+"""Seconds on this machine: matrix products, and a step predicted from its calibration."""
 
 import csv
 import statistics
@@ -21,7 +21,7 @@ from shardlab.costs.memory.states import parameters_on_stage
 from shardlab.costs.models.model import Transformer
 from shardlab.costs.traffic import Link
 
-# ---- Products by shape: what the formula says, and how far it is from products measured on an H100 -------------------
+# ---- Products by shape: the formula, and its error for products measured on an H100 ----------------------------------
 
 
 MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "h100_kernels.csv"
@@ -73,7 +73,7 @@ def test_fp8_operands_are_cast_once_for_each_pass():
 
 @pytest.mark.parametrize("written", [0, 2])
 def test_products_measured_on_an_h100(written):
-    """One share of the peak, and with it what is written at the memory's speed: 7.1% and 5.6% off on average."""
+    """One fraction of the peak, without and with the time to write the result: 7.1% and 5.6% off on average."""
     with MEASURED.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["kind"] == "product" and float(row["microseconds"]) > 40]
     speed = speed_of(H100, FITTED)
@@ -87,7 +87,7 @@ def test_products_measured_on_an_h100(written):
     assert len(rows) > 100 and (error < 0.06 if written else error > 0.07)
 
 
-# The clock of the CPU at hand: what one number of the calibration does to a step, and what a step is made of
+# The CPU clock: how each number of the calibration affects a step, and the parts of a step
 
 
 GPT = Transformer("gpt", 4, 128, 4, 4, 512, 256, 128, bias=True, positions=128, norm_vectors=4, number_bytes=4)
@@ -97,7 +97,7 @@ FREE = Link(0.0, 0.0)
 
 @pytest.fixture
 def quiet(calibration):
-    """Nothing but products costs anything, and ranks do not slow each other down."""
+    """A calibration in which only products take time, and ranks do not slow each other down."""
     free = {kind: FREE for kind in calibration.ranks[2].links}
     return replace(
         calibration,
@@ -141,7 +141,7 @@ def test_one_rank_takes_its_products_and_adam(quiet):
     ids=["dp", "tp", "cp", "pp"],
 )
 def test_four_ranks_share_the_products(quiet, layout):
-    """Head and loss are the last stage's alone; all else is a fourth, and a pipeline of one microbatch is one rank."""
+    """Four ranks take a quarter of the time, but a pipeline of one microbatch takes as long as one rank."""
     whole, part = seconds(quiet, Layout(microbatch=layout.microbatch * layout.dp)), seconds(quiet, layout)
     if layout.pp > 1:
         assert part.compute + part.bubble == pytest.approx(whole.compute)
@@ -157,7 +157,7 @@ def test_ranks_beyond_the_cores_take_turns(calibration):
 
 
 def test_each_axis_pays_for_its_own_messages(quiet):
-    """alpha of a kind alone is 1 s, so that seconds are messages: a ring's are 2(N-1), or N-1 for half of it."""
+    """With alpha = 1 s for one kind, seconds count messages: a ring has 2(N-1), or N-1 for half of it."""
     slow = {"all_reduce": Link(1.0, 0.0)}
     plain = seconds(with_links(quiet, **slow), Layout(tp=2, microbatch=16))
     assert plain.tensor == pytest.approx(4 * 4 * 2)  # layers, all-reduces, messages of each
@@ -205,7 +205,7 @@ def test_recomputation_repeats_the_forward_and_its_messages(quiet):
 def test_float32_is_for_this_cpu_and_16_bits_for_gpus(calibration):
     half = replace(GPT, number_bytes=2)
     assert as_trained(half, as_accelerator(calibration)) == GPT and as_trained(half, ACCELERATORS["h100"]) == half
-    with pytest.raises(ValueError, match="of h100 the peaks in 16 bits are known"):
+    with pytest.raises(ValueError, match="only 16-bit peaks of h100 are known"):
         step_seconds(GPT, Layout(), Setup(ACCELERATORS["h100"]))
     with pytest.raises(ValueError, match="no fp8"):
         step_seconds(GPT, Layout(), Setup(as_accelerator(calibration), fp8=True))

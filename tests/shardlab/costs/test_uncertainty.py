@@ -1,4 +1,4 @@
-"""The interval around a predicted step: made by hand for small cases, held to its coverage on the published runs."""
+"""The interval around a predicted step: computed by hand in small cases, and its coverage on published runs."""
 
 import math
 import subprocess
@@ -25,7 +25,7 @@ def test_every_source_weighs_the_same():
     assert error_factor({"many": many, "one": one}, 0.5) == pytest.approx(2)  # 99 zeros are 49.5%
     assert error_factor({"many": many, "one": one}, 0.51) == pytest.approx(3)
     assert error_factor({"many": many}, 0.99) == pytest.approx(1)
-    assert error_factor({"one": [-LN2]}, 0.1) == pytest.approx(2)  # too slow and too fast count alike
+    assert error_factor({"one": [-LN2]}, 0.1) == pytest.approx(2)  # too slow and too fast count equally
 
 
 def test_a_source_is_covered_by_the_others_alone():

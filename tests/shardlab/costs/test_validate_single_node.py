@@ -1,4 +1,4 @@
-"""861 steps on one server: read whole, predicted without their times, better than one utilisation in every family."""
+"""861 steps on one server: read completely, predicted without their times, better than a single utilization."""
 
 import csv
 import statistics
@@ -45,7 +45,7 @@ def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs)
     printed = report(runs).splitlines()
     ours, rival = errors_of(runs, predict_seconds), errors_of(runs, held_out(runs, constant_utilisation))
     lines = table(ours, rival).splitlines()
-    assert {*lines} <= {*printed} and lines[0].split() == ["family", "runs", "error", "bias", "constant", "utilisation"]
+    assert {*lines} <= {*printed} and lines[0].split() == ["family", "runs", "error", "bias", "constant", "utilization"]
     families = [line[:10].strip() for line in printed if line[:10].strip() in ours.by_family]
     assert families == sorted(ours.by_family)
     correlation, lost, groups = choices(runs, predict_seconds)
@@ -54,11 +54,11 @@ def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs)
         rank[2] == f"{correlation:.2f}" and regret[2] == f"{lost:.1%}" and any(f"{groups} groups" in x for x in printed)
     )
     assert "missed" not in "".join(printed)
-    assert f"{covered(runs):.1%} of the runs lie in the 90% interval" in printed[-1] and covered(runs) > 0.85
+    assert f"{covered(runs):.1%} of the runs are in the 90% interval" in printed[-1] and covered(runs) > 0.85
 
 
 def test_rows_lie_on_lines_and_leave_no_fixed_cost_of_a_step(runs):
-    """data/README.md says so: a + b m in microbatches m; a, without data and pipeline parallelism, goes with layers."""
+    """As data/README.md says: a + b m in microbatches m. Without data and pipeline parallelism, a grows with layers."""
     lines: dict[tuple, dict[int, float]] = {}
     for run in runs:
         if run.layout.dp == run.layout.pp == 1:
@@ -76,7 +76,7 @@ def test_rows_lie_on_lines_and_leave_no_fixed_cost_of_a_step(runs):
 
 
 def through(points):
-    """Begin and slope of the line through the first and the last point."""
+    """Intercept and slope of the line through the first and the last point."""
     (x, y), *_, (x_last, y_last) = points
     slope = (y_last - y) / (x_last - x)
     return y - slope * x, slope

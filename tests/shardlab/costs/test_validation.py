@@ -31,7 +31,7 @@ from shardlab.costs.validation.ranking import (
 )
 from shardlab.costs.validation.validate import measured_runs, predict
 
-# ---- The model of memory on published runs: bars, and that no source is predicted with a constant that saw it --------
+# ---- The memory model on published runs: bars, and no source predicted with a constant fitted on it ------------------
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_groups_differ_in_their_layout_only():
 
 def test_predictions_choose_better_than_chance():
     correlation, lost, _ = choices(measured_runs(), predict)
-    assert correlation > 0.4 and lost < 0.1  # one utilisation for all layouts: 0 and 0.11
+    assert correlation > 0.4 and lost < 0.1  # one utilization for all layouts: 0 and 0.11
 
 
 def test_the_bootstrap_draws_the_values_it_is_given():
@@ -131,7 +131,7 @@ def test_the_mean_of_groups_is_what_choices_say():
     assert sum(one for _, one in by_group) / groups == pytest.approx(lost)
 
 
-# The published numbers travel with the package, and the README beside them names every file and every source
+# The published numbers ship with the package, and their README names every file and every source
 
 
 ROOT = Path(__file__).parents[3]
@@ -141,7 +141,7 @@ DATA = RUNS.parent
 def test_a_wheel_takes_every_data_file():
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     patterns = setuptools["package-data"]["shardlab.costs"]
-    assert "shardlab.costs" in find_packages(ROOT / "labs")  # as setup.py finds them
+    assert "shardlab.costs" in find_packages(ROOT / "labs")  # as in setup.py
     files = [path.relative_to(DATA.parent).as_posix() for path in DATA.iterdir()]
     assert {"data/published_runs.csv", "data/single_node_a100_steps.csv", "data/README.md"} <= set(files)
     assert [file for file in files if not any(fnmatch(file, pattern) for pattern in patterns)] == []

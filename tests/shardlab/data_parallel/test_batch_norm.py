@@ -1,4 +1,4 @@
-"""BatchNorm's running means are those of the first rank, as with DDP, under every stage of ZeRO."""
+"""Under every ZeRO stage, BatchNorm's running means are those of the first rank, as with DDP."""
 
 import pytest
 import shardlab
@@ -24,7 +24,7 @@ def batch(step):
 
 
 def buffers_under(kind, same):
-    """Buffers after some steps and one more forward's beginning, as an evaluation would find them."""
+    """Buffers after some steps and the start of another forward, as an evaluation would find them."""
     model = normalised()
     if kind is DistributedDataParallel:
         passes, steps = DistributedDataParallel(model), None

@@ -1,4 +1,4 @@
-"""A step that uses other units than the first one did, on all ranks alike: weights are those of one process."""
+"""Steps that use other units than the first step, on all ranks: the weights match one process."""
 
 import pytest
 import shardlab
@@ -8,11 +8,11 @@ from shardlab.data_parallel.zero3 import Zero3
 from torch import Tensor, nn
 
 WIDTH, RANKS = 6, 2
-EVALUATED, TRAINED = [1, 2], [0, 1, 0, 2, 2, 0]  # branches: the first step knows of 0 alone
+EVALUATED, TRAINED = [1, 2], [0, 1, 0, 2, 2, 0]  # branches: the first step uses only branch 0
 
 
 class Branches(nn.Module):
-    """One of three layers between two that every step uses."""
+    """One of three alternative layers, between two layers that every step uses."""
 
     def __init__(self):
         super().__init__()

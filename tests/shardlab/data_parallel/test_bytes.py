@@ -1,4 +1,4 @@
-"""Bytes held and bytes sent are the formulas', to the last one, padding included."""
+"""Bytes held and sent match the formulas exactly, including padding."""
 
 import pytest
 import shardlab
@@ -14,7 +14,7 @@ from shardlab.data_parallel.zero3 import Zero3
 from torch import nn
 
 PARAMETERS = 1857
-STEP_COUNT = 4  # Adam keeps one number a vector
+STEP_COUNT = 4  # Adam keeps one number per vector
 ENGINES = {1: Zero1, 2: Zero2, 3: Zero3}
 
 

@@ -1,4 +1,4 @@
-"""Saved on N ranks, loaded on M: the same bits; a save that dies leaves the one before; strangers get a sentence."""
+"""Saved on N ranks and loaded on M, bits are equal. A save that dies keeps the previous one. Mismatches are refused."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def engine(stage="zero3", **options):
 
 
 def train(zero, steps, num_parts=4):
-    """One rank's share of the batch, whatever the number of ranks."""
+    """Train on one rank's share of a batch that does not depend on the number of ranks."""
     rank, size = dist.get_rank(), dist.get_world_size()
     for step in steps:
         zero.zero_grad()
@@ -32,7 +32,7 @@ def train(zero, steps, num_parts=4):
 
 
 def weights_and_states(zero):
-    """Everything whole: weights by name, and each vector's masters and moments without padding."""
+    """Whole weights by name, and each vector's whole masters and moments without padding."""
     found = zero.full_parameters()
     if not found:
         found = {name: parameter.detach().clone() for name, parameter in zero.module.named_parameters()}
@@ -118,9 +118,9 @@ def try_to_load(folder, options):
 @pytest.mark.parametrize(
     ("harm", "options", "words"),
     [
-        (None, {"with_unused": True}, "of another model"),
-        (None, {"stage": "zero2"}, "cut in other vectors"),
-        ("short", {}, "cut short"),
+        (None, {"with_unused": True}, "belongs to another model"),
+        (None, {"stage": "zero2"}, "another model or layout"),
+        ("short", {}, "truncated"),
         ("lost", {}, "there is no complete checkpoint"),
         ("garbled", {}, "cannot be read"),
     ],

@@ -1,4 +1,4 @@
-"""Compressed gradients: bytes are the formulas', what is left out comes later, draws are right in the mean."""
+"""Compressed gradients: bytes match the formulas, left-out parts are sent later, random rounding is unbiased."""
 
 import pytest
 import shardlab
@@ -73,7 +73,7 @@ def sums_over_steps(codec):
 @pytest.mark.parametrize("name", BIASED)
 def test_with_error_feedback_the_sum_over_steps_catches_up(name):
     for due, got in shardlab.run(sums_over_steps, CODECS[name], ranks=2):
-        assert (got - due).norm() < 0.5 * due.norm()  # what is still left out does not grow with the steps
+        assert (got - due).norm() < 0.5 * due.norm()  # the part left out does not grow with the steps
 
 
 def test_what_was_left_out_and_what_was_sent_make_the_whole():
@@ -129,7 +129,7 @@ def test_packing_loses_nothing(bits, num):
     packed = pack(codes, bits)
     assert packed.numel() == costs.packed_bytes(num, bits)
     assert torch.equal(unpack(packed, bits, num), codes)
-    with pytest.raises(ValueError, match="those take"):
+    with pytest.raises(ValueError, match="bits: give"):
         unpack(packed, bits, num + 8)
 
 

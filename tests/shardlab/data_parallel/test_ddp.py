@@ -1,4 +1,4 @@
-"""DDP: what travels when, what a rank that leaves out a parameter does, and models that cannot be wrapped."""
+"""DDP: what is sent when, ranks that leave a parameter unused, and models that cannot be wrapped."""
 
 import re
 
@@ -12,11 +12,11 @@ from torch import nn
 
 from tests.shardlab.data_parallel import twin
 
-EACH_ALONE = {"bucket_bytes": 1, "first_bucket_bytes": 1}  # a bucket for each parameter
+EACH_ALONE = {"bucket_bytes": 1, "first_bucket_bytes": 1}  # one bucket per parameter
 
 
 def order_of_events():
-    """Names of layers as their gradients are computed, and "all_reduce" as the calls begin."""
+    """Layer names in the order their gradients are computed, and "all_reduce" when each call starts."""
     model = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
     wrapped = DataParallel(model, **EACH_ALONE)
     with meter.record() as bill:
@@ -29,7 +29,7 @@ def order_of_events():
 
 def test_the_first_bucket_leaves_while_the_backward_goes_on():
     for seen, kinds in shardlab.run(order_of_events, ranks=2):
-        assert seen == [(3, 0), (2, 1), (1, 2), (0, 3)]  # before layer 2's gradient, layer 3's has left
+        assert seen == [(3, 0), (2, 1), (1, 2), (0, 3)]  # layer 3's gradient is sent before layer 2's is computed
         assert kinds == ["all_reduce"] * 4
 
 
@@ -58,7 +58,7 @@ def test_only_the_last_microbatch_of_a_step_communicates():
 
 
 class Gate(nn.Module):
-    """Rank 0 goes left, all others right; nobody goes up."""
+    """Rank 0 uses `left`, all others `right`; no rank uses `up`."""
 
     def __init__(self):
         super().__init__()
@@ -118,9 +118,9 @@ def refused(case):
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("differs", r"rank 1 has another model than rank 0: weight \[3, 2\]"),
-        ("longer", "rank 1 has another model than rank 0"),
-        ("frozen", "no parameter needs a gradient"),
+        ("differs", r"rank 1 has a different model from rank 0: weight \[3, 2\]"),
+        ("longer", "rank 1 has a different model from rank 0"),
+        ("frozen", "no parameter requires a gradient"),
     ],
 )
 def test_a_model_that_cannot_be_wrapped_is_refused_on_every_rank(case, words):

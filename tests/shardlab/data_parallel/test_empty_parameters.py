@@ -1,4 +1,4 @@
-"""Parameters without elements and without dimensions, alone in a bucket or a vector or with others."""
+"""Empty and zero-dimensional parameters, alone in a bucket or vector or together with others."""
 
 import copy
 
@@ -35,7 +35,7 @@ OPTIONS = [
 
 
 class Only(nn.Module):
-    """A unit with nothing but an empty parameter."""
+    """A unit with only an empty parameter."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def weights_of(zero, model):
 
 
 def trained(name, options):
-    """The largest difference from one process, after three steps with clipping, for two types."""
+    """The largest difference from one process after three steps with clipping, for two dtypes."""
     x, worst = torch.arange(6.0).view(2, 3) / 6, 0.0
     options = dict(options)
     codec = options.pop("codec", None)
@@ -97,7 +97,7 @@ def trained(name, options):
         for name_of, due in alone.named_parameters():
             assert found[name_of].shape == due.shape
             worst = max([worst, *(found[name_of] - due).abs().view(-1).tolist()])
-    return 0.0 if codec or options.get("quantized_weights") else worst  # these round
+    return 0.0 if codec or options.get("quantized_weights") else worst  # these round the numbers
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=lambda value: str(value).replace("torch.", ""))
@@ -106,7 +106,7 @@ def test_they_train_as_on_one_process(name, options):
 
 
 def saved_and_loaded(name, folder):
-    """Weights after a save, two steps and a load, and those that were saved."""
+    """Weights after a save, two steps and a load, and the weights that were saved."""
     model = Net(torch.float64)
     zero, x = new_zero(name, model, {}), torch.ones(2, 3)
 

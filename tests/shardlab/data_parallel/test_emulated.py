@@ -1,4 +1,4 @@
-"""Layers that sleep and a slow link: the same gradients, and never quicker than what is emulated."""
+"""Layers that sleep and a slow link: the same gradients, and never faster than the emulated time."""
 
 import time
 

@@ -1,7 +1,7 @@
-"""A suite as another course would write it, which knows our classes only through the five functions at the top.
+"""A suite as another course might write it. It accesses our classes only through the five functions at the top.
 
-The functions have the names and arguments that such assignments ask for; the models below are uneven and tied, and
-every rank begins with other weights.
+The functions have the names and arguments that such assignments require. The models below are uneven and tied, and
+every rank starts with different weights.
 """
 
 import copy
@@ -31,7 +31,7 @@ def get_sharded_optimizer(params, optimizer_cls, **kwargs):
 
 
 class Fsdp(nn.Module):
-    """A module with `.module` inside whose `parameters()` are this rank's slices, for any optimizer of torch."""
+    """A module with `.module` inside, whose `parameters()` are this rank's slices, for any torch optimizer."""
 
     def __init__(self, module, compute_dtype):
         super().__init__()
@@ -40,7 +40,7 @@ class Fsdp(nn.Module):
         self.module = module
 
     def forward(self, *inputs):
-        self.zero.all_gather_params()  # the optimizer has moved the masters
+        self.zero.all_gather_params()  # the optimizer has updated the masters
         return self.module(*inputs)
 
     def parameters(self, recurse=True):
@@ -65,7 +65,7 @@ def fsdp_gather_full_params(fsdp_model):
 
 
 class ToyModel(nn.Module):
-    """Uneven layers, one without a bias, and a parameter that is not trained."""
+    """Uneven layers, one without a bias, and a frozen parameter."""
 
     def __init__(self):
         super().__init__()
@@ -78,7 +78,7 @@ class ToyModel(nn.Module):
 
 
 class TiedToyModel(nn.Module):
-    """First and last of three layers share one matrix."""
+    """Three layers, of which the first and last share one matrix."""
 
     def __init__(self):
         super().__init__()
@@ -105,7 +105,7 @@ def mine(tensor):
 
 
 def alone_and(wrap, model_class):
-    """The model of the first rank, on one process, and wrapped around other weights."""
+    """The first rank's model in one process, and a wrapped model that starts with different weights."""
     torch.manual_seed(dist.get_rank())
     model = model_class()
     alone = copy.deepcopy(model)

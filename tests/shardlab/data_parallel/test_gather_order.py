@@ -1,4 +1,4 @@
-"""Ranks that use units of one size in different orders are told so, all alike, before a weight is changed."""
+"""Ranks that use units of equal size in different orders all raise the same error before any weight changes."""
 
 from datetime import timedelta
 
@@ -13,11 +13,11 @@ from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
 from tests.shardlab.data_parallel.test_branches import WIDTH, new_model
 
 RANKS = 3
-NEW, KNOWN = (1, 2, 1), (0, 1, 0)  # which branch each rank takes in the step that goes wrong; right ones take 0 and 1
+NEW, KNOWN = (1, 2, 1), (0, 1, 0)  # each rank's branch in the wrong step; normally 0 and 1
 
 
 def one_goes_astray(kind, prefetch, right_steps, training, taken=NEW):
-    """Some steps alike, then one in which rank 1 takes another branch; its error, and whether weights were changed."""
+    """Some equal steps, then one with another branch on rank 1. Returns its error and whether weights changed."""
     model = new_model()
     units = [model.first, *model.branches, model.last]
     zero = kind(model, torch.optim.SGD, units=units, lr=0.1, prefetch=prefetch)
@@ -47,14 +47,14 @@ def test_all_ranks_are_told(kind, prefetch, right_steps, training):
     told = shardlab.run(one_goes_astray, kind, prefetch, right_steps, training, ranks=RANKS, timeout=60)
     assert len({sentence for sentence, _ in told}) == 1, told
     sentence = told[0][0]
-    of_1, of_0 = sentence.split(" where rank 0 ")
+    of_1, of_0 = sentence.split(", but rank 0 ")
     assert of_1.startswith("rank 1 gathered first, ") and of_0.startswith("gathered first, ")
     assert "branches.2" in of_1 and "branches.2" not in of_0
     assert all(unchanged for _, unchanged in told)
 
 
 def one_gathers_more():
-    """As above, but what prefetch has gathered ahead makes the orders differ in length, and errors are not caught."""
+    """As above, but prefetched units make the orders differ in length, and errors are not caught."""
     model = new_model()
     zero = Zero3(model, torch.optim.SGD, units=[model.first, *model.branches, model.last], lr=0.1, prefetch=1)
     for branch in (0, 1, 0, 1, KNOWN[dist.get_rank()]):
@@ -75,13 +75,13 @@ def test_orders_that_all_have_used_before_do_not_mix(right_steps, training):
 @pytest.mark.slow
 def test_a_rank_that_gathers_more_than_the_others_ends_in_a_sentence():
     with pytest.raises(
-        shardlab.RanksFailed, match=r"gathered first, .*, and others still gather\. No weight was changed"
+        shardlab.RanksFailed, match=r"gathered first, .*, but other ranks are still gathering\. No weight was changed"
     ):
         shardlab.run(one_gathers_more, ranks=RANKS, timeout=100)
 
 
 def comparisons(branches):
-    """How many times the ranks had compared their orders after each step."""
+    """How often the ranks have compared their orders after each step."""
     model = new_model()
     zero = Zero3(model, torch.optim.SGD, units=[model.first, *model.branches, model.last], lr=0.1)
     x = torch.ones(2, WIDTH, dtype=torch.float64)
@@ -91,7 +91,7 @@ def comparisons(branches):
         compared.append(number)
         compare(number)
 
-    zero.weights.gathers._compare = counted  # of this one object
+    zero.weights.gathers._compare = counted  # only this object
     for branch in branches:
         model(x, branch).square().mean().backward()
         zero.step()
@@ -111,7 +111,7 @@ def test_an_order_that_comes_when_it_is_due_is_not_compared(branches, settled):
 
 
 def ahead():
-    """Rank 0 has left a note in a pass that rank 1 has not begun: rank 1 ends the one before, and nobody waits."""
+    """Rank 0 has left a note for a pass that rank 1 has not begun. Rank 1 ends the previous pass, and no rank waits."""
     order = gather_order.GatherOrder(["a", "b"], None)
 
     def one_pass(number):

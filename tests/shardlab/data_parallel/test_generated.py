@@ -1,4 +1,4 @@
-"""Generated models through every data-parallel wrapper: losses, gradients and weights are those of one process."""
+"""Generated models in every data-parallel wrapper: losses, gradients and weights match one process."""
 
 import pytest
 import shardlab
@@ -17,7 +17,7 @@ def test_same_as_one_process(wrapper, ranks):
 
 
 def branches_in_a_recomputed_block(seed: int) -> bool:
-    """Whether ranks take different branches in a block that is recomputed as a whole, so that no hook sees it begin."""
+    """Whether ranks take different branches in a block recomputed as a whole, where no hook sees the start."""
     case = model_case(seed, same_routes=True)
     blocks = {
         number for number, plan in enumerate(case.blocks) if plan.branch and plan.recomputed.startswith("outside")

@@ -1,4 +1,4 @@
-"""Slices within a node and replicas across nodes; weights gathered in bf16 while the masters stay precise."""
+"""Slices within a node and replicas across nodes, and weights gathered in bf16 with precise masters."""
 
 import pytest
 import shardlab
@@ -29,7 +29,7 @@ def train_hybrid(stage):
     node, across = two_by_two()
     model = twin.new_model()
     for parameter in model.parameters():
-        parameter.data += rank  # rank 0's count
+        parameter.data += rank  # rank 0's weights are used
     units = {"units": list(model.blocks)} if stage == "zero3" else {}
     zero = ENGINES[stage](model, torch.optim.AdamW, group=node, replicas=across, lr=0.05, weight_decay=0.1, **units)
     for step in range(twin.STEPS):
@@ -66,7 +66,7 @@ def test_only_slices_of_gradients_cross_nodes():
 def low_precision():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(31, 32))
-    bias = model[0].bias.detach().clone()  # the vector is laid out from the last parameter to the first
+    bias = model[0].bias.detach().clone()  # the vector starts with the last parameter
     zero = Zero3(
         model, torch.optim.AdamW, units=list(model), compute_dtype=torch.bfloat16, gradient_dtype=torch.float32, lr=1e-6
     )
@@ -91,7 +91,7 @@ def test_masters_keep_the_precision_that_the_passes_give_up():
     (is_precise, *_), _ = by_rank = shardlab.run(low_precision, ranks=2)
     assert is_precise
     for _, moved, sent, held in by_rank:
-        assert moved == pytest.approx(2e-6, rel=0.1)  # a step far below what bf16 can add to a weight
+        assert moved == pytest.approx(2e-6, rel=0.1)  # a step too small for bf16 to add to a weight
         assert sent == traffic.zero_bytes(2, 2 * 1024, 3)
         due = zero_state_bytes(1024, 2, 3, gradient_bytes=4)
         assert held == (due.parameters, due.gradients, due.optimizer + 4)

@@ -1,4 +1,4 @@
-"""DDP keeps what an earlier backward has left for a parameter that the last one does not use, on any rank."""
+"""If the last backward does not use a parameter, DDP keeps its gradient from an earlier backward, on any rank."""
 
 import pytest
 import shardlab
@@ -11,7 +11,7 @@ X = torch.ones(3, 2)
 
 
 class Three(nn.Module):
-    """One of three layers; the last is never used."""
+    """Uses one of three layers. The last is never used."""
 
     def __init__(self):
         super().__init__()
@@ -33,7 +33,7 @@ def gradients(model):
 
 
 def used_while_not_synchronized(kind, who):
-    """Some ranks use the first layer in a backward without synchronization; the second alone is used in the last."""
+    """Some ranks use the first layer in an unsynchronized backward. The last backward uses only the second layer."""
     model = Three()
     wrapped = wrap(kind, model)
     with wrapped.no_sync():

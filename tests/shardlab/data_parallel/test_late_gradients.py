@@ -1,4 +1,4 @@
-"""Gradients that come late, early or by a side door: a backward gathers what it needs, and leaves nothing behind."""
+"""Gradients that arrive late, early or through side outputs: a backward gathers what it needs and frees everything."""
 
 import copy
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Both:
 
 
 class Block(nn.Module):
-    """Returns its result and, in a container, its own input or an activation on the way."""
+    """Returns its result in a container, together with its own input or an inner activation."""
 
     def __init__(self, other: str, container: type):
         super().__init__()
@@ -39,7 +39,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """Blocks, and parameters of two types outside of them."""
+    """Blocks, and parameters of two dtypes outside them."""
 
     def __init__(self, other: str, container: type, is_used: bool):
         super().__init__()
@@ -58,7 +58,7 @@ class Net(nn.Module):
 
 
 def differences(zero: Zero3, model: nn.Module, alone: nn.Module, loss_of) -> float:
-    """The largest difference between the weights of some steps and those of one process."""
+    """The largest difference from the weights of one process over some steps."""
     optimizer = torch.optim.SGD(alone.parameters(), lr=0.05)
     for _ in range(3):
         for one, other in ((model, zero), (alone, optimizer)):
@@ -91,7 +91,7 @@ def test_units_and_models_return_their_input_or_what_is_on_the_way(options):
 
 
 class KeepsLoss(nn.Module):
-    """A unit that keeps its own loss as an attribute, the way experts keep their balance loss."""
+    """A unit that keeps its own loss as an attribute, as experts keep their balance loss."""
 
     def __init__(self):
         super().__init__()
@@ -112,7 +112,7 @@ def aside(options):
 
     def loss_of(one):
         one(x)
-        return one[2].aside  # the output itself takes no part: every other gradient is zero
+        return one[2].aside  # the output itself is not used, so all other gradients are zero
 
     return differences(zero, model, alone, loss_of)
 
@@ -136,7 +136,7 @@ def layers() -> nn.Sequential:
 
 
 def penalized(name):
-    """A gradient with respect to the input, whose norm is part of the loss: torch.autograd.grad ends in no reduce."""
+    """A loss with the norm of the gradient of the input: torch.autograd.grad must not start a reduce."""
     alone = layers()
     call, optimizer = wrapped(name, layers())
     optimizers = [(alone, torch.optim.SGD(alone.parameters(), lr=0.05)), (call, optimizer)]
@@ -207,7 +207,7 @@ def nested(name, times):
 
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
 def test_recomputation_in_a_nested_backward(name):
-    """The last layer's gradients come first, in the inner backward, whose end is not that of the step."""
+    """The last layer's gradients arrive first, in the inner backward, whose end is not the end of the step."""
     assert max(shardlab.run(nested, name, 1, ranks=2)) < 1e-12
     with pytest.raises(
         shardlab.RanksFailed, match=r"layer\.\w+ got a gradient twice in one backward.*use_reentrant=False"
@@ -216,7 +216,7 @@ def test_recomputation_in_a_nested_backward(name):
 
 
 class Branch(nn.Module):
-    """One matrix, or both."""
+    """Uses one matrix, or both."""
 
     def __init__(self):
         super().__init__()

@@ -28,7 +28,7 @@ OPTIONS = [
 
 
 def train(name, options):
-    """Weights after twenty steps, and what the last one sent."""
+    """Weights after twenty steps, and the bytes sent by the last step."""
     rank, size = dist.get_rank(), dist.get_world_size()
     model = twin.new_model()
     more = {"units": list(model.blocks)} if name == "zero3" else {}
@@ -51,14 +51,14 @@ def test_values_are_those_of_one_process_and_bytes_those_of_the_formula(name, op
         assert twin.largest_difference(weights, alone) < 1e-12
         stage = int(name[-1]) if options.get("reshard_after_forward", True) else 2
         due = traffic.zero_bytes(ranks, sum(vectors), stage)
-        if stage == 3:  # what lies outside of the units is gathered once
+        if stage == 3:  # parameters outside the units are gathered once
             due -= traffic.ring_all_gather_bytes(ranks, vectors[-1])
         assert sent == due
         assert state == sum(2 * vector // ranks + 4 for vector in vectors)
 
 
 def summed(gradient_dtype, microbatches):
-    """The slices' sum over microbatches of a bf16 model, and each microbatch's alone."""
+    """The slices' sum over the microbatches of a bf16 model, and each microbatch's own slices."""
     model = twin.new_model().bfloat16()
     zero = Zero3(model, torch.optim.SGD, units=list(model.blocks), gradient_dtype=gradient_dtype, lr=0.1)
     alone = []

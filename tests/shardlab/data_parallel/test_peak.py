@@ -1,4 +1,4 @@
-"""The most that a rank of ZeRO-3 holds: activations exactly, and all together within five percent of the formula."""
+"""Peak memory of a ZeRO-3 rank: activations match exactly, the total within five percent of the formula."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.text import read_text
 
 DOCS = Path(__file__).parents[3] / "docs"
-SMALL = GPTConfig()  # activations are most of it
-HEAVY = GPTConfig(layers=6, hidden=256, sequence=16)  # weights and gradients are most of it
+SMALL = GPTConfig()  # activations dominate
+HEAVY = GPTConfig(layers=6, hidden=256, sequence=16)  # weights and gradients dominate
 
 
 @pytest.mark.parametrize(("config", "batch"), [(SMALL, 4), (HEAVY, 1), (GPTConfig(layers=1, hidden=96, heads=3), 2)])
@@ -28,7 +28,7 @@ def test_what_autograd_keeps_is_the_formula_s_to_the_byte(config, batch):
     tokens, targets = torch.randint(config.vocabulary, (2, batch, config.sequence))
     x = torch.randn(batch, config.sequence, config.hidden, requires_grad=True)
     assert saved_bytes(model.blocks[0], x, without=model.parameters()) == block_activation_bytes(config, batch)
-    # tokens and targets are halves of one storage, which counts once
+    # tokens and targets share one storage, which counts once
     whole = saved_bytes(lambda: next_token_loss(model(tokens.clone()), targets.clone()), without=model.parameters())
     assert whole == config.layers * block_activation_bytes(config, batch) + outer_activation_bytes(config, batch)
 
@@ -45,7 +45,7 @@ def test_the_peak_is_within_five_percent_of_the_formula(config, batch, ranks, pr
     due = predicted_peak(config, ranks, batch=batch, prefetch=prefetch)
     for peak in shardlab.run(measure, config, batch, prefetch, ranks=ranks, timeout=60):
         assert peak == pytest.approx(due, rel=0.05)
-        if config is SMALL:  # where weights are most, gradients on the way exceed the rule of thumb
+        if config is SMALL:  # if weights dominate, gradients in flight exceed the rule of thumb
             assert peak <= 1.05 * rule_of_thumb(config, ranks, batch=batch, prefetch=prefetch)
 
 

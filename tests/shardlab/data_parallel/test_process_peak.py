@@ -1,7 +1,7 @@
-"""What Linux counts for a rank's process: ZeRO-1 takes no more than torch's ZeroRedundancyOptimizer, ZeRO-2 less.
+"""A rank's process memory as counted by Linux: ZeRO-1 takes no more than torch's ZeroRedundancyOptimizer, ZeRO-2 less.
 
-Measured with glibc's own way to give memory back. shardlab's ranks keep freed memory, which hides most of it: there a
-hole that was left by a large tensor and is half taken by a small one stays until the end.
+Measured with glibc's default way of returning memory. shardlab's ranks keep freed memory, which would hide most of the
+difference: a hole left by a large tensor and half filled by a small one stays until the end.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ def optimizer_of(kind, model):
 
 
 def most(kind):
-    """The most bytes of this process in three steps, less what it had before there was a model."""
+    """The peak bytes of this process in three steps, minus what it had before the model was built."""
     torch.set_num_threads(1)
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_MAX, 1 << 16)
@@ -68,5 +68,5 @@ def most(kind):
 def test_each_stage_takes_less_and_the_first_no_more_than_torch():
     kinds = ["torch ZeRO-1", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
     peak = {kind: max(shardlab.run(most, kind, ranks=4, timeout=120, observe=False)) / MIB for kind in kinds}
-    assert peak["ZeRO-1"] <= peak["torch ZeRO-1"] + 8, peak  # some MiB of noise
+    assert peak["ZeRO-1"] <= peak["torch ZeRO-1"] + 8, peak  # a few MiB of noise
     assert peak["DDP"] > peak["ZeRO-1"] + 15 and peak["ZeRO-1"] > peak["ZeRO-2"] and peak["ZeRO-3"] < 120, peak

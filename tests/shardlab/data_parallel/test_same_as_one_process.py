@@ -1,4 +1,4 @@
-"""After twenty steps every rank's weights are those of one process: DDP and all stages of ZeRO."""
+"""After twenty steps every rank's weights match one process, for DDP and all ZeRO stages."""
 
 import pytest
 import shardlab
@@ -13,7 +13,7 @@ from torch.nn import functional
 from tests.shardlab.data_parallel import twin
 
 ADAMW = {"lr": 0.05, "weight_decay": 0.1}
-TOLERANCE = 1e-12  # float64: only the order of sums differs
+TOLERANCE = 1e-12  # float64; only the order of sums differs
 ENGINES = {"zero1": Zero1, "zero2": Zero2, "zero3": Zero3}
 
 
@@ -32,7 +32,7 @@ def train_with_ddp(optimizer_class, options):
 def train_with_zero(stage, optimizer_class, options, max_norm, microbatches):
     rank, size = dist.get_rank(), dist.get_world_size()
     model = twin.new_model(seed=0)
-    if rank > 0:  # rank 0's weights count
+    if rank > 0:  # rank 0's weights are used
         for parameter in model.parameters():
             parameter.data += rank
     more = {} if stage == "zero1" else {"bucket_bytes": 400, "first_bucket_bytes": 100}
@@ -84,7 +84,7 @@ UNEVEN = (4, 1)  # rows of the two ranks in the last batch
 
 
 def train_unevenly(stage):
-    """The last of three batches has other numbers of rows: a rank's loss is its sum, times N, over the rows of all."""
+    """The last of three batches has uneven rows. A rank's loss is its sum times N, divided by the rows of all ranks."""
     rank = dist.get_rank()
     model = twin.new_model().float()
     zero = None if stage == "ddp" else build_float(stage, model)
@@ -118,7 +118,7 @@ def test_an_uneven_last_batch_in_single_precision(stage):
         optimizer.step()
     due = {name: parameter.detach() for name, parameter in alone.named_parameters()}
     for weights in shardlab.run(train_unevenly, stage, ranks=2, timeout=60):
-        assert twin.largest_difference(weights, due) < 1e-6  # at ADAMW's rate of 0.05 rounding grows to 1.5e-6
+        assert twin.largest_difference(weights, due) < 1e-6  # at ADAMW's rate of 0.05, rounding errors grow to 1.5e-6
 
 
 class Breaks(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""The shapes in which other courses ask for these classes: a few lines around ours must do."""
+"""Other courses' interfaces for these classes: a few lines around ours must be enough."""
 
 import pytest
 import shardlab
@@ -32,7 +32,7 @@ def get_fully_sharded(module, optimizer_class, **options):
 
 def trains_as_one_process(num_ranks):
     rank = dist.get_rank()
-    torch.manual_seed(rank)  # every rank begins elsewhere
+    torch.manual_seed(rank)  # every rank starts with different weights
     alone, wrapped = twin.new_model(), get_ddp(twin.TinyModel().double())
     for parameter in wrapped.parameters():
         dist.broadcast(parameter.data, 0)

@@ -1,4 +1,4 @@
-"""Trouble on one rank is a sentence on every rank, names the parameter, changes no weight, and nobody waits."""
+"""Trouble on one rank raises a sentence on every rank that names the parameter. No weight changes, no rank hangs."""
 
 import re
 
@@ -25,7 +25,7 @@ NAMED = "blocks.1.down.weight"
 
 
 def engine(name, **options):
-    """Something to call, something to step, and something that forgets gradients."""
+    """A function to call, an optimizer to step, and a function that drops gradients."""
     model = twin.new_model()
     if name == "ddp":
         wrapped = DataParallel(model, bucket_bytes=400, first_bucket_bytes=100, **options)
@@ -98,7 +98,7 @@ def change_and_step(name, change, who):
     try:
         optimizer.zero_grad()
         if name == "zero1" and change in (resize, move, remove) and dist.get_rank() in who:
-            optimizer.step()  # no forward can be made with it
+            optimizer.step()  # a forward is not possible with it
         step(call, optimizer)
     except ValueError as error:
         return str(error)
@@ -126,7 +126,7 @@ def turn_into_bfloat16(name):
 
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])
 def test_a_model_that_was_turned_into_another_type(name):
-    due = "cannot be moved or turned" if name == "zero3" else "was torch.float64 and became torch.bfloat16"
+    due = "cannot be moved or converted" if name == "zero3" else "was torch.float64 and became torch.bfloat16"
     for sentence in shardlab.run(turn_into_bfloat16, name, ranks=2, timeout=30):
         assert due in sentence
 
@@ -134,7 +134,7 @@ def test_a_model_that_was_turned_into_another_type(name):
 def read_freed_weights():
     model, call, optimizer = engine("zero3")
     step(call, optimizer)
-    with pytest.raises(ValueError, match="are in shards on all ranks"):
+    with pytest.raises(ValueError, match="are sharded over all ranks"):
         model.state_dict()
     with optimizer.gathered():
         found = {name: value.clone() for name, value in model.state_dict(keep_vars=False).items() if "head" not in name}
@@ -164,7 +164,7 @@ def test_a_parameter_that_no_longer_lies_in_its_vector(name):
 
 
 def poison(model, where, value):
-    """From now on the gradient of one number of one parameter is `value`."""
+    """From now on, the gradient of one element of one parameter is `value`."""
     parameter = dict(model.named_parameters())[where]
 
     def hook(gradient):

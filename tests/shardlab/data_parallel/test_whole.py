@@ -1,4 +1,4 @@
-"""Optimizers that look at matrices: whole parameters, one owner each, beside one process; those that cannot be cut."""
+"""Optimizers that need matrices: whole parameters with one owner each match one process. Others are refused."""
 
 import pytest
 import shardlab
@@ -20,7 +20,7 @@ from tests.shardlab.data_parallel import twin
 
 
 class LayerWise(torch.optim.Optimizer):
-    """A step as long as a layer's own norm, as in LARS: not of torch, and no number by itself."""
+    """A step as long as a layer's own norm, as in LARS: not a torch optimizer, and not elementwise."""
 
     def __init__(self, params, lr=0.1):
         super().__init__(params, {"lr": lr})
@@ -42,13 +42,13 @@ def test_no_rank_gets_more_than_an_even_share_and_one_parameter(sizes, num_ranks
 
 
 def split_by_shape(model):
-    """Matrices for Muon, which takes no others, and the rest."""
+    """The matrices, for Muon, which accepts nothing else, and the rest."""
     trained = [p for p in model.parameters() if p.requires_grad]
     return [p for p in trained if p.dim() == 2], [p for p in trained if p.dim() != 2]
 
 
 def optimizers_of(name, model, build):
-    """build(parameters, class, **options) makes each one."""
+    """The optimizers, each made by build(parameters, class, **options)."""
     if name == "Muon":
         matrices, rest = split_by_shape(model)
         return [build(matrices, Muon, lr=0.02, weight_decay=0.1), build(rest, AdamW, lr=0.02)]
@@ -102,7 +102,7 @@ def test_whole_parameters_train_as_one_process_with_one_owner_each(name, ranks):
     alone, all_bytes, by_shape = trained_alone(name, ranks)
     by_rank = shardlab.run(train, name, ranks=ranks, timeout=60)
     for weights, held, own, sent in by_rank:
-        # Muon's Newton-Schulz runs in bfloat16: a sum in another order is a step of another last bit
+        # Muon's Newton-Schulz runs in bfloat16, so a different order of sums changes the last bit of a step
         assert twin.largest_difference(weights, alone) < (2e-3 if name == "Muon" else 1e-9)
         assert held == sum(by_shape.get(shape, 0) for shape in own)
         numbers = sum(p.numel() for p in twin.new_model().parameters() if p.requires_grad)
@@ -143,13 +143,13 @@ def more_ranks_than_parameters(poisoned):
 def test_who_owns_nothing_keeps_nothing_and_hears_the_alarm():
     (first, owners), *others = shardlab.run(more_ranks_than_parameters, False, ranks=4, timeout=30)
     assert first[0][0] < 1 and owners > 6 * 8
-    assert all(weights == first and held == 8 for weights, held in others)  # the padding's master
+    assert all(weights == first and held == 8 for weights, held in others)  # the master of the padding
     for sentence, _ in shardlab.run(more_ranks_than_parameters, True, ranks=4, timeout=30):
         assert "rank 3: the gradient of weight is infinite or not a number" in sentence
 
 
 def sharded_alone(layout):
-    """The optimizer alone, with gradients that are the same everywhere, groups and a closure."""
+    """Only the optimizer, with the same gradients on every rank, groups and a closure."""
     model = twin.new_model()
     frozen, rest = list(model.blocks[0].parameters()), [*model.blocks[2].parameters(), model.embed.weight]
     groups = [{"params": frozen, "lr": 0.0}, {"params": rest}]
@@ -192,11 +192,11 @@ def refusal(engine, kind, options, layout):
         (ShardedOptimizer, Adafactor, {}, None, "layout=WholeParameters"),
         (Zero2, Adafactor, {}, None, "layout=WholeParameters"),
         (Zero1, Muon, {}, None, "layout=WholeParameters"),
-        (Zero1, LayerWise, {}, None, "LayerWise looks at more than one number at a time"),
+        (Zero1, LayerWise, {}, None, "LayerWise is not elementwise"),
         (Zero1, LBFGS, {}, WholeParameters, "LBFGS searches along one line"),
         (ShardedOptimizer, LBFGS, {}, None, "LBFGS searches along one line"),
         (ShardedOptimizer, SparseAdam, {}, WholeParameters, "sparse gradients"),
-        (Zero1, Muon, {}, WholeParameters, "2D parameters"),  # torch's own, of a bias that one rank alone owns
+        (Zero1, Muon, {}, WholeParameters, "2D parameters"),  # torch's error for a bias that only one rank owns
         (Zero2, AdamW, {}, WholeParameters, "only Zero1"),
         (Zero1, AdamW, {"lr": -1.0}, None, "Invalid learning rate"),
     ],
@@ -208,7 +208,7 @@ def test_what_does_not_suit_is_refused_on_every_rank(engine, kind, options, layo
 
 def save_whole(folder):
     zero = Zero1(twin.new_model(), AdamW, layout=WholeParameters)
-    with pytest.raises(ValueError, match="whole parameters has no vectors to save"):
+    with pytest.raises(ValueError, match="WholeParameters has no vectors to save"):
         checkpoint.save(zero, folder, step=1)
 
 

@@ -1,4 +1,4 @@
-"""ZeRO++: bytes as the formula says, weights and gradients as close as their eight bits allow, hpZ exact."""
+"""ZeRO++: bytes match the formula, weights and gradients are as close as eight bits allow, hpZ is exact."""
 
 import pytest
 import shardlab

@@ -1,4 +1,4 @@
-"""A small model with what makes sharding hard, and its training on one process: what every rank must end with."""
+"""A small model that is hard to shard, and its training in one process, whose result every rank must match."""
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ class Block(nn.Module):
 
 
 class TinyModel(nn.Module):
-    """Embedding and head share their weights; three blocks; one frozen bias; one parameter that nobody uses."""
+    """Tied embedding and head, three blocks, one frozen bias, and one unused parameter."""
 
     def __init__(self, *, with_unused: bool = False):
         super().__init__()
@@ -44,7 +44,7 @@ def new_model(seed: int = 0, **options) -> TinyModel:
 
 
 def batch(step: int, num_ranks: int) -> tuple[Tensor, Tensor]:
-    """Tokens and targets of all ranks together: the same number for each."""
+    """Tokens and targets of all ranks together, the same number for each rank."""
     generator = torch.Generator().manual_seed(100 + step)
     tokens = torch.randint(VOCABULARY, (2, 3 * num_ranks), generator=generator)
     return tokens[0], tokens[1]
@@ -55,7 +55,7 @@ def loss_of(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
 
 
 def trained_alone(num_ranks: int, optimizer_class=torch.optim.AdamW, *, max_norm: float | None = None, **options):
-    """Weights after 20 steps of one process on the batches of all ranks, and the losses."""
+    """Weights after 20 steps in one process on the batches of all ranks, and the losses."""
     model = new_model()
     optimizer = optimizer_class(model.parameters(), **options)
     losses = []

@@ -1,4 +1,4 @@
-"""Train generated cases on real ranks with every data-parallel wrapper; describe differences from one process."""
+"""Train generated cases on real ranks with every data-parallel wrapper, and describe differences from one process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def draw(wrapper: str, seed: int, ranks: int) -> Drawn:
 
 
 class Trained:
-    """A wrapped model: `call` it, and compare what it holds with a record."""
+    """A wrapped model that can be called and compared with a record."""
 
     def __init__(self, drawn: Drawn) -> None:
         self.drawn, self.model = drawn, drawn.case.new_model()
@@ -71,7 +71,7 @@ class Trained:
         self.optimizer = self.zero = kind(self.model, optimizer_class, **more, **drawn.options, **options)
 
     def microbatch(self, microbatch: Microbatch) -> list[float]:
-        """Its losses on this rank."""
+        """This rank's losses of a microbatch."""
         is_alone = not microbatch.is_synchronized and self.zero is None
         with self.call.no_sync() if is_alone else nullcontext():
             losses = self.drawn.case.losses(self.call, microbatch, dist.get_rank())
@@ -120,7 +120,7 @@ def differences(drawn: Drawn, due: Record) -> list[str]:
 
 
 def _gradients(trained: Trained, due: dict[str, Tensor | None], tolerance: float) -> list[str]:
-    """DDP: each gradient, or that there is none; ZeRO-2 and 3: this rank's slices."""
+    """Differences of gradients. DDP: each gradient, or that it is missing. ZeRO-2 and 3: this rank's slices."""
     named = dict(trained.model.named_parameters())
     if trained.zero is None:
         return [
@@ -151,7 +151,7 @@ def _compare(what: str, found: Any, due: Any, tolerance: float) -> list[str]:
 
 
 def compare_all(wrapper: str, seeds: Sequence[int]) -> dict[int, list[str]]:
-    """Seeds whose case differs on this rank, and how; an error ends the run, as ranks may be out of step then."""
+    """Seeds whose case differs on this rank, and how. An error ends the run, because ranks may then be out of step."""
     torch.set_num_threads(1)
     found = {}
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""What ranks exchange: bytes as the formula says, what is refused on every rank, what overlaps, where experts lie."""
+"""Exchanges: bytes match the formula, errors are raised on every rank, overlap, and placement of experts."""
 
 import time
 from random import Random
@@ -31,7 +31,7 @@ def own_batch(num_tokens, seed=0):
 
 
 def exchanges_of_rows(bill):
-    """The all-to-alls but those that tell counts of rows."""
+    """The all-to-alls, except those that send counts of rows."""
     return [event for event in bill.events if event.kind == "all_to_all" and event.dtype != "int64"]
 
 
@@ -39,11 +39,11 @@ def exchanges_of_rows(bill):
 
 
 def uneven_exchange():
-    """Rank r sends r + s rows to rank s, none to itself; each row carries its sender, and gets its receiver back."""
+    """Rank r sends r + s rows to rank s and none to itself. Each row holds its sender; its gradient, the receiver."""
     rank, size = dist.get_rank(), dist.get_world_size()
     sent = [0 if other == rank else rank + other for other in range(size)]
     x = torch.full((sum(sent), 2), float(rank), requires_grad=True)
-    y = all_to_all(x, sent, sent, group=None)  # as many come as go
+    y = all_to_all(x, sent, sent, group=None)  # as many arrive as leave
     (y * (rank + 1)).sum().backward()
     arrived = [y[:, 0].tolist().count(other) for other in range(size)]
     returned = [x.grad[:, 1].tolist().count(other + 1) for other in range(size)]
@@ -79,9 +79,9 @@ def refused(wrong):
     ("wrong", "sentence"),
     [
         ("other counts", "rank 0 sends 1 rows to rank 1, which expects 2: exchange the counts first"),
-        ("too few rows", "rank 1 sends [1, 2] of 2 rows: give counts from 0 that add up to its rows"),
-        ("a count short", "rank 1 gives 1 and 2 counts to 2 ranks: give one per rank"),
-        ("negative", "rank 1 sends [4, -1] of 3 rows: give counts from 0 that add up to its rows"),
+        ("too few rows", "rank 1 sends [1, 2] of 2 rows: give counts of 0 or more that add up to its rows"),
+        ("a count short", "rank 1 has 1 and 2 counts for 2 ranks: give one per rank"),
+        ("negative", "rank 1 sends [4, -1] of 3 rows: give counts of 0 or more that add up to its rows"),
     ],
 )
 def test_counts_that_disagree_are_refused_everywhere_before_sending(wrong, sentence):
@@ -100,7 +100,7 @@ def bytes_of_a_step(num_tokens):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_four_all_to_alls_of_Tk_rows_leave_and_come_home(ranks):
-    """Dispatch sends T*k*h; combine returns what has arrived: over all ranks as much again. Backward the reverse."""
+    """Dispatch sends T*k*h. Combine returns what arrived: over all ranks the same amount. Backward: the reverse."""
     by_rank = shardlab.run(bytes_of_a_step, 6, ranks=ranks, timeout=60)
     due = 6 * 2 * 8 * 4
     for payloads, kinds in by_rank:
@@ -124,7 +124,7 @@ def bytes_across(num_tokens, two_level):
 
 
 def test_in_two_levels_a_token_crosses_once_for_each_node():
-    """Routing that allows one node of two: k = 4 copies become 1, with its 4 weights and 4 numbers of experts."""
+    """Routing to one of two nodes: k = 4 copies become 1, with its 4 weights and 4 expert indices."""
     one = shardlab.run(bytes_across, 6, False, ranks=4, timeout=60)
     two = shardlab.run(bytes_across, 6, True, ranks=4, timeout=60)
     for (once, nodes), (twice, same_nodes) in zip(one, two, strict=True):
@@ -134,7 +134,7 @@ def test_in_two_levels_a_token_crosses_once_for_each_node():
 
 
 def across_nodes(num_tokens, k, two_level):
-    """Bytes that leave this rank's node, forward and backward, and seconds of a link that they have kept busy."""
+    """Bytes that leave this rank's node, forward and backward, and the seconds for which they occupied a link."""
     pairs = [[0, 2], [1, 3]], [[0, 1], [2, 3]]
     nodes = Nodes(*(dist.new_subgroups_by_enumeration(lists)[0] for lists in pairs))
     config = MoEConfig(8, 8, Choice(8, k, groups=2, groups_per_token=1))
@@ -150,18 +150,18 @@ def across_nodes(num_tokens, k, two_level):
 
 @pytest.mark.parametrize("k", [2, 4])
 def test_two_levels_send_what_the_formula_says_across_nodes(k):
-    """A token has one node. Out: a copy, k weights and numbers of experts; home: a row. Backward the reverse."""
+    """Each token goes to one node. Out: a copy, k weights and expert indices. Back: a row. Backward: the reverse."""
     by_rank = shardlab.run(across_nodes, 40, k, True, ranks=4, timeout=60)
     for rank, (forward, both, leaves, seconds) in enumerate(by_rank):
         comes = by_rank[rank ^ 2][2]
         assert forward == two_level_bytes(leaves, k, 8, 1, 4) + exchange_bytes(comes, 1, 8, 4)
         back = two_level_bytes(comes, k, 8, 1, 4) - comes * k * 4 + exchange_bytes(leaves, 1, 8, 4)
-        assert both == forward + back  # numbers of experts have no gradient
-        assert seconds > both / 1e6 / 2  # out and in at one time
+        assert both == forward + back  # expert indices have no gradient
+        assert seconds > both / 1e6 / 2  # both directions at the same time
 
 
 def test_one_level_sends_k_rows_across_nodes():
-    """Over all ranks as much comes home as went out, and the backward sends as much."""
+    """Over all ranks, the same amount comes back as went out, and the backward sends the same again."""
     by_rank = shardlab.run(across_nodes, 40, 4, False, ranks=4, timeout=60)
     out = sum(exchange_bytes(leaves, 4, 8, 4) for _, _, leaves, _ in by_rank)
     assert sum(one[0] for one in by_rank) == 2 * out and sum(one[1] for one in by_rank) == 4 * out
@@ -174,7 +174,7 @@ def test_a_link_that_carries_nothing_is_refused():
 
 
 def bytes_of_shared_experts(ep, k, num_tokens):
-    """What a rank sends in a forward, and how many rows of a token's k its own expert-parallel ranks have got."""
+    """Bytes that each rank sends in a forward, and how many of a token's k rows its expert-parallel ranks received."""
     size = dist.get_world_size()
     tensor = [list(range(first, first + size // ep)) for first in range(0, size, size // ep)]
     expert = [list(ranks) for ranks in zip(*tensor, strict=True)]
@@ -191,7 +191,7 @@ def bytes_of_shared_experts(ep, k, num_tokens):
     [(2, 1, 1, False), (2, 1, 2, True), (4, 1, 4, True), (4, 2, 4, True), (4, 2, 2, False)],
 )
 def test_ranks_that_share_experts_send_what_the_formula_says(ranks, ep, k, tokens_travel):
-    """Tokens are gathered once, not their k copies, where that is less."""
+    """Tokens are gathered once, instead of their k copies, if that sends less."""
     due = split_expert_bytes(6, k, 8, ep=ep, etp=ranks // ep, bytes_each=4)
     found = shardlab.run(bytes_of_shared_experts, ep, k, 6, ranks=ranks, timeout=60)
     assert found == [(due, tokens_travel)] * ranks
@@ -224,12 +224,12 @@ def trouble(what):
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ("experts", "9 experts cannot be spread over 2 ranks: use an expert-parallel size among [1, 3, 9]"),
-        ("layers", "rank 1 has another layer than rank 0: experts.up [8, 8, 16]"),
-        ("nan", "rank 1: the router's scores of token 0 are not numbers"),
-        ("dtype", "rank 1: an input of width 8 and torch.float64 meets experts of 8 and torch.float32"),
-        ("width", "rank 1: an input of width 6 and torch.float32 meets experts of 8"),
-        ("gradient", "the input of rank 1 has none, that of rank 0 has a gradient"),
+        ("experts", "9 experts cannot be split over 2 ranks: use an expert-parallel size among [1, 3, 9]"),
+        ("layers", "rank 1 has a different layer from rank 0: experts.up [8, 8, 16]"),
+        ("nan", "rank 1: the router's scores of token 0 are not finite"),
+        ("dtype", "rank 1: the input has width 8 and torch.float64, but the experts have 8 and torch.float32"),
+        ("width", "rank 1: the input has width 6 and torch.float32, but the experts have 8"),
+        ("gradient", "the input of rank 1 has none, but the input of rank 0 has a gradient"),
     ],
 )
 def test_trouble_of_one_rank_is_a_sentence_on_all_before_a_row_is_sent(what, sentence):
@@ -238,7 +238,7 @@ def test_trouble_of_one_rank_is_a_sentence_on_all_before_a_row_is_sent(what, sen
 
 
 def trouble_among_partners(k, what):
-    """Two ranks share every expert's matrices; the trouble of one stops its partner and its expert-parallel ranks."""
+    """Two ranks share every expert's matrices. Trouble on one stops its partner and its expert-parallel ranks."""
     groups = [dist.new_subgroups_by_enumeration(lists)[0] for lists in ([[0, 1], [2, 3]], [[0, 2], [1, 3]])]
     capacity = Capacity(0.5) if what == "capacity" else None
     layer = spread(MoEConfig(8, 8, Choice(8, k), capacity=capacity), group=groups[0], tensor=groups[1])
@@ -254,7 +254,7 @@ def trouble_among_partners(k, what):
 
 @pytest.mark.parametrize("k", [2, 3], ids=["rows", "tokens"])
 @pytest.mark.parametrize(
-    ("what", "sentence"), [("nan", "scores of token 0 are not numbers"), ("capacity", "use a factor of")]
+    ("what", "sentence"), [("nan", "scores of token 0 are not finite"), ("capacity", "use a factor of")]
 )
 def test_trouble_reaches_the_ranks_that_share_an_experts_matrices(k, what, sentence):
     assert all(sentence in text for text in shardlab.run(trouble_among_partners, k, what, ranks=4, timeout=60))
@@ -287,7 +287,7 @@ class _Slow(torch.autograd.Function):
 
 
 def two_microbatches(together):
-    """Which of eight exchanges were under way during all of some experts' work; gradients of the layer."""
+    """Which of eight exchanges were in flight throughout some experts' work, and the layer's gradients."""
     layer = spread()
     layer.experts.method = slow
     a, b = own_batch(6), own_batch(9, seed=50)
@@ -320,7 +320,7 @@ def test_exchanges_hide_behind_the_other_microbatchs_experts():
 
 
 def test_the_example_of_eplbs_page_comes_out():
-    """github.com/deepseek-ai/EPLB: 12 experts in 4 groups, 16 places on 2 nodes with 4 GPUs each, two layers."""
+    """From github.com/deepseek-ai/EPLB: 12 experts in 4 groups, 16 places on 2 nodes with 4 GPUs each, two layers."""
     layers = [
         [90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
         [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27],
@@ -333,9 +333,9 @@ def test_the_example_of_eplbs_page_comes_out():
 
 
 def test_copies_share_what_is_hot():
-    """Zipf's law over 256 experts on 32 GPUs: 5.38 times the mean, with 32 copies more 1.31, with 64 1.20.
+    """Zipf's law over 256 experts on 32 GPUs: 5.38 times the mean; with 32 extra copies 1.31, with 64 1.20.
 
-    Where a copy may lie on any node, even.
+    Balanced if a copy may be on any node.
     """
     loads = [1 / (place + 1) for place in range(256)]
     Random(0).shuffle(loads)

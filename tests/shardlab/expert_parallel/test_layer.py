@@ -1,4 +1,4 @@
-"""A layer whose experts lie on many ranks beside the whole one on one rank: outputs, gradients, weights, norm."""
+"""A layer with experts on many ranks compared with the whole layer on one: outputs, gradients, weights, norm."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -38,7 +38,7 @@ def whole_layer(config, skew):
     whole = MoE(config)
     for one in whole.parameters():
         torch.nn.init.normal_(one, std=0.3)
-    if skew is not None:  # choices of every token fall on these experts alone
+    if skew is not None:  # every token chooses only these experts
         whole.router.get_buffer("bias_E")[list(skew)] = 100.0
     return whole
 
@@ -49,12 +49,12 @@ def batch(step, counts, hidden, dtype):
 
 
 def loss_of(y, num_tokens):
-    """This rank's part of a mean over all tokens."""
+    """This rank's part of the mean over all tokens."""
     return (y.square().sum(-1) + y.sin().sum(-1)).sum() / num_tokens
 
 
 def twin_step(whole, xs):
-    """One process: each rank's tokens in turn, as a capacity is one rank's; the load and the mean are of all."""
+    """One process: each rank's tokens in turn, because capacity is per rank. The load and the mean are over all."""
     leaves, outputs = [x.clone().requires_grad_() for x in xs], []
     num_tokens = sum(map(len, xs))
     with torch.no_grad():
@@ -72,8 +72,8 @@ def of_all_ranks(load_E, share, _own):
     return load_E, share
 
 
-LIMITS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2**-5}  # of the largest number, or of 1
-RATES = {torch.float64: 0.1, torch.float32: 0.1, torch.bfloat16: 0.01}  # what differs must not grow from step to step
+LIMITS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2**-5}  # relative to the largest number or 1
+RATES = {torch.float64: 0.1, torch.float32: 0.1, torch.bfloat16: 0.01}  # differences must not grow with the steps
 
 
 def close(one, other, what, limit=None):
@@ -143,7 +143,7 @@ MESH_CASES = [mesh for meshes in MESHES.values() for mesh in meshes]
 
 @pytest.mark.parametrize("mesh", MESH_CASES, ids=lambda mesh: f"{mesh.dp} ranks, ep {mesh.ep}, etp {mesh.expert_tp}")
 def test_a_spread_layer_is_the_whole_one(mesh):
-    """Every configuration, every number of tokens on each rank, one expert that takes all, experts without tokens."""
+    """All configurations, any number of tokens per rank, one expert with all tokens, experts without tokens."""
     configs = [CONFIGS["best stay, padded"]] if mesh.world == 8 else CONFIGS.values()
     cases = [(config, TOKENS["uneven"], None) for config in configs]
     cases += [(FULL, counts, None) for counts in TOKENS.values()]
@@ -162,7 +162,7 @@ def test_weights_stay_equal_over_ten_steps(mesh):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=["float64", "bfloat16"])
 @pytest.mark.parametrize("mesh", [MESHES[2][0], MESHES[2][2], MESHES[4][2]], ids=lambda mesh: f"ep {mesh.ep}")
 def test_every_dtype_stays_equal_over_ten_steps(mesh, dtype):
-    """bfloat16 has steps of 2^-8. A width that is split is summed in another order: 8 of them at most."""
+    """bfloat16 has steps of 2^-8. A split width changes the order of sums: at most 8 such steps."""
     names = ("everything", "first stay") if dtype == torch.float64 else ("everything", "softmax")
     cases = [(CONFIGS[name], TOKENS["empty rank"], None) for name in names]
     shardlab.run(beside_one_process, mesh, cases, 10, False, dtype, ranks=mesh.world, timeout=90)

@@ -1,4 +1,4 @@
-"""Our layer beside megatron-core's MoELayer with both of its dispatchers, for the same weights on the same ranks."""
+"""Our layer compared with megatron-core's MoELayer and both of its dispatchers: same weights, same ranks."""
 
 import sys
 from pathlib import Path

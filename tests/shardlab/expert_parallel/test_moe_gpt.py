@@ -1,4 +1,4 @@
-"""A small GPT of experts learns the course's text, its experts specialise, and spread over ranks it stays the same."""
+"""A small MoE GPT learns the course's text, its experts specialize, and splitting it over ranks changes nothing."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -24,7 +24,7 @@ def built(seed=0):
 
 
 def information(model, tokens):
-    """Bits about a token in the choice of an expert of the first block."""
+    """Bits of information about a token in the expert choice of the first block."""
     return specialisation(routed(model, tokens)[0][0].experts_TK, tokens.flatten())
 
 
@@ -43,7 +43,7 @@ def test_it_learns_and_its_experts_specialise():
     load = model.blocks[0].moe.load_E
     assert losses[0] > 5 and sum(losses[-10:]) / 10 < 3.4
     assert information(model, held) > before + 0.2
-    assert load.max() < 4 * load.float().mean()  # of at most 8; the text it learns is docs/, which changes
+    assert load.max() < 4 * load.float().mean()  # 8 is the maximum; the training text is docs/, which changes
 
 
 def test_specialization_is_0_for_one_mixture_and_1_for_one_expert():

@@ -1,6 +1,6 @@
-"""DualPipe's pairs with real experts: one half's rows travel while the other's experts compute, on CPU ranks, too.
+"""DualPipe's pairs with real experts: one half's rows are sent while the other's experts compute, on CPU ranks too.
 
-Four ranks: two pipelines of two ranks, DualPipeV, and each stage's experts lie on two ranks. A link sleeps, experts do.
+Four ranks: two DualPipeV pipelines of two ranks, with each stage's experts on two ranks. The link and experts sleep.
 """
 
 import time
@@ -48,7 +48,7 @@ def slowly(x, *others):
 
 
 class Layer(nn.Module):
-    """A matrix, then experts."""
+    """A matrix followed by experts."""
 
     def __init__(self, seed, method=by_loop):
         super().__init__()
@@ -79,7 +79,7 @@ def one_process(stages):
 
 
 def train(by_turns):
-    """How each pair's four exchanges lay beside the experts' work, and how far gradients are from one process's."""
+    """Which of each pair's four exchanges overlapped with experts, and the gradients' difference from one process."""
     torch.set_num_threads(1)
     rank = dist.get_rank()
     pipelines, experts = ([dist.new_group(ranks) for ranks in groups] for groups in (PIPELINES, EXPERT_RANKS))
@@ -121,7 +121,7 @@ def apart(layers, twins, group):
         whole = dict(twins[stage].named_parameters())
         for name, one in layer.named_parameters():
             gradient, due = one.grad.clone(), whole[name].grad
-            if "experts" in name:  # it has the tokens of both pipelines already
+            if "experts" in name:  # already includes the tokens of both pipelines
                 due = due.chunk(2)[dist.get_rank(group)]
             else:
                 dist.all_reduce(gradient, group=group)
@@ -161,7 +161,7 @@ def test_the_two_change_at_waits_alone_and_each_ends():
 
     turns.together(work("F", 2), work("B", 4))
     assert seen == ["F0", "B0", "F1", "B1", "F2", "B2", "B3", "B4"]
-    turns.give()  # nobody is there: goes on
+    turns.give()  # no pair is running: returns at once
 
 
 @pytest.mark.parametrize("place", [0, 1])

@@ -1,4 +1,4 @@
-"""Published mistakes, each planted beside ours: the symptom of its thread shows, and ours does not have it."""
+"""Published bugs, each planted next to our code: the reported symptom shows up, and our code does not have it."""
 
 from copy import deepcopy
 
@@ -43,7 +43,7 @@ def alone():
 
 
 def trained(config, expert_group=None):
-    """A spread layer after a backward of this rank's mean, averaged; and the whole one after that of all tokens."""
+    """A split layer after this rank's backward, averaged; and the whole layer after the backward of all tokens."""
     whole, xs = built(config), batches(dist.get_world_size())
     layer = ParallelMoE(deepcopy(whole), Splits(None))
     layer(xs[dist.get_rank()]).square().sum(-1).mean().backward()
@@ -56,13 +56,13 @@ def own(gradient):
     return gradient.chunk(dist.get_world_size())[dist.get_rank()]
 
 
-# ---- deepspeedai/DeepSpeed#5618, #6546: divided by the copies of an expert, so ep times too large; Adam hides it -----
+# ---- deepspeedai/DeepSpeed#5618, #6546: divided by copies of an expert, so ep times too large; Adam hides it --------
 
 
 def factors_of_experts():
     layer, whole = trained(PLAIN)
     ours, due = layer.experts.up.grad, own(whole.experts.up.grad)
-    divided_by_copies = ours * dist.get_world_size()  # edp = 1 where all ranks have other experts
+    divided_by_copies = ours * dist.get_world_size()  # edp = 1 if all ranks have different experts
     steps = []
     for gradient in (ours, divided_by_copies):
         weight = nn.Parameter(layer.experts.up.detach().clone())
@@ -77,7 +77,7 @@ def factors_of_experts():
 def test_gradients_of_experts_are_divided_by_all_ranks_with_tokens(ranks):
     for ours, planted, apart_after_adam in shardlab.run(factors_of_experts, ranks=ranks, timeout=60):
         assert ours == pytest.approx(1, abs=1e-4) and planted == pytest.approx(ranks, rel=1e-4)
-        assert apart_after_adam < 1e-5  # why nobody saw it
+        assert apart_after_adam < 1e-5  # why it went unnoticed
 
 
 # ---- PaddlePaddle/PaddleFormers#3010, NVIDIA/Megatron-LM#3626: a rank without rows skips its backward exchange -----
@@ -85,7 +85,7 @@ def test_gradients_of_experts_are_divided_by_all_ranks_with_tokens(ranks):
 
 def calls_of_a_rank_without_tokens(to_nobody):
     layer = ParallelMoE(built(PLAIN), Splits(None))
-    if to_nobody:  # and no rows come: all choose experts of rank 0
+    if to_nobody:  # and no rows arrive: all choose experts of rank 0
         layer.router.get_buffer("bias_E")[:2] = 100.0
     rows = 0 if dist.get_rank() == 1 and not to_nobody else ROWS
     x = torch.randn(rows, HIDDEN).requires_grad_()
@@ -101,7 +101,7 @@ def test_a_rank_without_rows_keeps_its_place_in_the_backward(to_nobody):
 
 
 def skips_its_backward():
-    """What the thread describes: whoever gets no rows goes on with a fresh tensor, that has no history."""
+    """As in the report: a rank without rows continues with a fresh tensor that has no autograd history."""
     group, rank = dist.group.WORLD, dist.get_rank()
     x = torch.ones(2, 2, requires_grad=True)
     y = all_to_all(x, [2, 0], [2, 2] if rank == 0 else [0, 0], group=group)
@@ -133,7 +133,7 @@ def test_the_norm_has_the_experts_of_all_ranks():
     for ours, planted, clipped in found:
         assert ours == pytest.approx(1, abs=1e-5) and planted < 0.98
         assert clipped == pytest.approx(0.1, rel=1e-4)
-    assert len({round(planted, 6) for _, planted, _ in found}) > 1  # every rank would clip with another factor
+    assert len({round(planted, 6) for _, planted, _ in found}) > 1  # every rank would clip by a different factor
 
 
 # ---- NVIDIA-NeMo/Automodel#1408, #1412: the result of the autograd node is dropped, so the loss never flows ---------
@@ -143,7 +143,7 @@ def test_the_auxiliary_loss_flows():
     x = torch.randn(40, HIDDEN, generator=torch.Generator().manual_seed(0))
     layer, plain, added = built(BALANCED), built(PLAIN), built(PLAIN)
     layer(x).sum().backward()
-    plain(x).sum().backward()  # what is left where the node's result is dropped
+    plain(x).sum().backward()  # what remains if the node's result is dropped
     (added(x).sum() + 0.5 * auxiliary_loss(added.router(x)[0])).backward()
     torch.testing.assert_close(layer.router.weight.grad, added.router.weight.grad)
     assert torch.dist(layer.router.weight.grad, plain.router.weight.grad) > 1e-3
@@ -153,7 +153,7 @@ def test_the_auxiliary_loss_flows():
 
 
 class CountsUp(MoE):
-    """Adds up, as the thread's layer did."""
+    """Accumulates counts, as the reported layer did."""
 
     def routed(self, x_TH):
         before = self.load_E
@@ -181,7 +181,7 @@ def test_a_recomputed_layer_counts_once_on_ranks_too():
 
 
 class OwnLoad(ParallelMoE):
-    """The loss of this rank's own counts."""
+    """A loss of only this rank's counts."""
 
     def load_of_batch(self, load_E):
         return load_E, 1.0

@@ -19,7 +19,7 @@ from shardlab.figures import (
 from shardlab.figures.pair import BACKWARD, FORWARD, draw_pair, pair_pieces
 from shardlab.figures.palette import PALETTE
 
-# ---- The square of a causal mask: whose blocks they are, in which step, and how much work that is --------------------
+# ---- The square of a causal mask: owners of blocks, their step, and the amount of work -------------------------------
 
 
 def test_each_block_has_its_step_and_hidden_ones_have_none():
@@ -28,7 +28,7 @@ def test_each_block_has_its_step_and_hidden_ones_have_none():
     steps = {(text.get_position()): text.get_text() for text in ax.texts if text.get_text().isdigit()}
     assert steps[0.5, 1.5] == "1" and steps[1.5, 2.5] == "0" and steps[2.5, 3.5] == "1" and (3.5, 0.5) not in steps
     assert sentence == (
-        "In words: chunks belong to ranks [0, 1, 1, 0]; blocks computed: rank 0 4, rank 1 4. Most over mean is 1."
+        "In words: chunks belong to ranks [0, 1, 1, 0]; blocks computed: rank 0 4, rank 1 4. Largest over mean: 1."
     )
 
 
@@ -40,13 +40,13 @@ def test_what_cannot_be_drawn_is_named_with_what_can():
     _, ax = new_axes()
     with pytest.raises(ValueError, match="draw 1 to 16"):
         draw_causal_square(ax, range(17))
-    with pytest.raises(ValueError, match="let them add up"):
+    with pytest.raises(ValueError, match="do not add up to"):
         chunk_work([0, 1, 2], [1, 1])
     with pytest.raises(ValueError, match="contiguous, zig-zag, striped"):
         chunk_owners("folded", 2)
 
 
-# ---- The square of an all-to-all: a number for each pair, and what arrives below -------------------------------------
+# ---- The square of an all-to-all: a number for each pair, with arrivals below ----------------------------------------
 
 
 def test_each_pair_has_its_rows_and_each_rank_what_arrives():
@@ -56,7 +56,7 @@ def test_each_pair_has_its_rows_and_each_rank_what_arrives():
     assert [at[x, y] for y in (0.5, 1.5) for x in (0.5, 1.5)] == ["1", "2", "0", "3"]
     assert [text.get_text() for text in ax.texts if text.get_verticalalignment() == "top"][:2] == ["1", "5"]
     assert sentence == (
-        "In words: 6 rows among 2 ranks, 67% stay at home. Ranks receive 1, 5. Fullest over mean is 1.667."
+        "In words: 6 rows among 2 ranks, 67% of them stay local. Ranks receive 1, 5. Fullest over mean: 1.667."
     )
 
 
@@ -76,7 +76,7 @@ def test_an_exchange_that_cannot_be_drawn_is_named(rows, sentence):
         draw_exchange(ax, rows)
 
 
-# ---- Tokens and experts as pictures: what they say is what they were given, and what cannot be read is refused -------
+# ---- Tokens and experts as pictures: they show what they were given, and unreadable input is refused -----------------
 
 
 SCORES = [[0.9, 0.1, 0.2], [0.8, 0.3, 0.1], [0.7, 0.2, 0.6], [0.1, 0.2, 0.3]]
@@ -113,7 +113,7 @@ def test_experts_that_cannot_be_drawn_are_named():
     _, ax = new_axes()
     with pytest.raises(ValueError, match="1 to 96 tokens and 1 to 32 experts"):
         draw_routing(ax, [[0.0] * 33], [[0]], [[True]], tokens="a")
-    with pytest.raises(ValueError, match="which ranks divide"):
+    with pytest.raises(ValueError, match="a multiple of 3 ranks"):
         draw_routing(ax, SCORES, [[0]] * 4, [[True]] * 4, tokens="abcd", num_ranks=3)
     with pytest.raises(ValueError, match="draw 1 to 6"):
         draw_fullest(ax, {}, target=1.2, title="")
@@ -121,7 +121,7 @@ def test_experts_that_cannot_be_drawn_are_named():
         draw_visits(ax, {"space": [0, 0]}, title="")
 
 
-# ---- The picture of a block's tensors: what is filled on which rank, its letters and its sentence --------------------
+# ---- The picture of a block's tensors: filled parts per rank, letters and sentence -----------------------------------
 
 
 TENSORS = [Region("norm(x)", "positions"), Region("all of it", "whole", "all-gather"), Region("· A", "columns")]
@@ -166,7 +166,7 @@ def test_what_cannot_be_drawn_is_refused():
         draw_regions(ax, [Region("x", "whole")], ranks=9, title="t")
 
 
-# ---- Inside an overlapped pair: no piece begins before what it waits for, and no lane does two things at once --------
+# ---- Inside an overlapped pair: pieces start after their dependencies, and each lane does one thing at a time --------
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -1,4 +1,4 @@
-"""The block of tensor parallelism and the masks of dropout: states, messages, equal masks, in texts and sentences."""
+"""The tensor-parallel block and dropout masks: states, messages and equal masks, in texts and sentences."""
 
 import pytest
 from shardlab.figures import draw_block, draw_masks, new_axes

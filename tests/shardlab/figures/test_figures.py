@@ -1,4 +1,4 @@
-"""What a figure shows, in its texts and its sentence; and that its colours can be told apart."""
+"""The contents of figures, in their texts and sentences, and that their colors can be distinguished."""
 
 import io
 import re
@@ -27,7 +27,7 @@ SEEN_WITH = {
 
 
 def lab(colour, vision):
-    """CIE L*a*b* (D65) of a colour as it is seen."""
+    """CIE L*a*b* (D65) of a color as perceived with this type of vision."""
     rgb = np.array(to_rgb(colour))
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     linear = np.clip(np.array(SEEN_WITH[vision]) @ linear, 0, 1)
@@ -157,7 +157,7 @@ def test_show_gives_the_picture_an_alt_text_and_a_caption(monkeypatch, capsys):
     assert metadata["image/png"]["alt"] == below["text/plain"] == sentence
     assert "In words: 1 &lt; 2. a: 1 B.</p>" in below["text/html"]
     assert imread(io.BytesIO(data["image/png"])).shape[:2] == (320, 640)
-    assert capsys.readouterr().out == ""  # a terminal's text would break inside words
+    assert capsys.readouterr().out == ""  # terminal text would break inside words
     with pytest.raises(ValueError, match="needs its sentence"):
         figures.show(figure, " ")
 
@@ -207,5 +207,5 @@ def test_throughput_is_compared_with_one_rank_and_with_the_cores():
     assert words.endswith("1,000 tokens per second; 2 ranks 1.90 times as many, 4 ranks 1.70 times as many.")
     assert ax.get_title(loc="left") == "4 ranks train 1.7 times as fast as one here"
     assert list(ax.get_lines()[1].get_ydata()) == [1000, 2000, 2000]
-    with pytest.raises(ValueError, match="measure one rank, too"):
+    with pytest.raises(ValueError, match="also measure one rank"):
         figures.draw_throughput(ax, {2: 10.0}, cores=2)

@@ -19,7 +19,7 @@ from shardlab.figures.published import draw_against_published
 from shardlab.mesh import Mesh
 from shardlab.study.interview import QUESTIONS, Setting, asked_in_random_order
 
-# ---- The bars of memory: their numbers, their order, and the sentence ------------------------------------------------
+# ---- Memory bars: numbers, order, and sentence -----------------------------------------------------------------------
 
 
 ROWS = {
@@ -70,7 +70,7 @@ def test_the_name_of_the_limit_stands_where_there_is_room(limit, side):
     assert next(text for text in ax.texts if "the device" in text.get_text()).get_ha() == side
 
 
-# ---- Goodput against the interval as a figure, and the oral exam as text and as a widget -----------------------------
+# ---- Goodput over the interval as a figure, and the oral exam as text and as a widget --------------------------------
 
 
 SETTING = Setting(find_model("llama2-7b"), Layout(dp=8, num_microbatches=4, zero=1), find_accelerator("h100"), 1e12)
@@ -87,7 +87,7 @@ def test_the_curve_is_the_formula_and_its_best_is_marked():
     assert np.asarray(line.get_xdata()) == pytest.approx([best / 60] * 2)
     share = failures.goodput(best, 3, 11_000, 300)
     assert f"{best / 60:.1f} minutes, with {share:.1%} of the time as work" in sentence
-    assert f"Played, with the formula: 90.0% ({share:.1%})." in sentence
+    assert f"Simulated, with the formula in parentheses: 90.0% ({share:.1%})." in sentence
 
 
 def test_without_played_points_nothing_is_said_of_them():
@@ -118,7 +118,7 @@ def test_the_widget_asks_every_question_once_before_it_begins_again():
     assert f"Question 1 of {len(QUESTIONS)}" in seen[0]
 
 
-# ---- The picture of groups: which boxes are marked, in its texts, its hatches and its sentence -----------------------
+# ---- The picture of groups: marked boxes in its texts, hatches and sentence ------------------------------------------
 
 
 MESH = Mesh(tp=8, pp=4, dp=2)
@@ -155,7 +155,7 @@ def test_a_rank_in_two_groups_has_a_strip_of_each():
 
 def test_only_asked_for_axes_and_those_with_neighbours_are_marked():
     assert "dp" not in drawn(MESH, 37, axes=("tp", "cp"))[0]
-    assert drawn(Mesh(), 0)[0] == "In words: 1 rank on 1 node; rank 0 talks to nobody."
+    assert drawn(Mesh(), 0)[0] == "In words: 1 rank on 1 node; rank 0 communicates with no other rank."
     assert "tp with 32, 33, 34, …, 63 (2 nodes, InfiniBand)" in drawn(Mesh(tp=32, dp=2), 40, ranks_per_node=16)[0]
 
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_drawn_is_refused(mesh, rank, options, says):
         drawn(mesh, rank, **options)
 
 
-# ---- Plans as figures: the front that nothing beats, where a step's seconds go, and the widget's three bars ----------
+# ---- Plans as figures: the Pareto front, where a step's seconds go, and the widget's three bars ----------------------
 
 
 H100 = ACCELERATORS["h100"]
@@ -190,7 +190,7 @@ def test_the_pareto_figure_draws_all_plans_and_names_both_ends():
     sentence = figures.draw_pareto(ax, PLANS, limit=60 * 2**30)
     front = pareto(PLANS)
     assert [np.asarray(dots.get_offsets()).shape for dots in ax.collections] == [(len(PLANS), 2), (len(front), 2)]
-    assert f"{len(PLANS)} layouts fit, {len(front)} are beaten by none" in sentence
+    assert f"{len(PLANS)} layouts fit, {len(front)} are on the Pareto front" in sentence
     assert layout_text(front[0].layout) in sentence and layout_text(front[-1].layout) in sentence
     assert any("usable, 60 GiB" in text.get_text() for text in ax.texts)
     with pytest.raises(ValueError, match="at least one"):
@@ -242,7 +242,7 @@ def test_the_widget_follows_its_sliders_and_says_what_cannot_be():
     assert sum(type(one).__name__.endswith("Slider") for one in widget.children) == 3
 
 
-# ---- Published runs against predictions: every run is a dot, the worst misses have names -----------------------------
+# ---- Published runs and predictions: every run is a dot, and the worst misses are named ------------------------------
 
 
 POINTS = [("good", 10.0, 10.5), ("fair", 4.0, 3.4), ("bad", 1.0, 0.4)]

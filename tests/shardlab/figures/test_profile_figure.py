@@ -1,4 +1,4 @@
-"""A profiler's trace as lanes: whose work a kernel is, and that a real one follows the schedule it was made with."""
+"""A profiler trace as lanes: which action a kernel belongs to, and that a real trace follows its schedule."""
 
 import gzip
 import json
@@ -75,7 +75,7 @@ def test_without_kernels_operators_are_read(written):
 @pytest.mark.parametrize(
     "text",
     [b"no gzip", gzip.compress(b"no json"), gzip.compress(b"[1]"), gzip.compress(b"{}")],
-    ids=["no gzip", "no JSON", "a list", "no events"],  # gzip writes the time, and a name must not
+    ids=["no gzip", "no JSON", "a list", "no events"],  # gzip output contains the time, but a test name must not
 )
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "x.json.gz"
@@ -91,14 +91,14 @@ def test_a_trace_without_work_is_refused(written):
 
 def test_shares_of_a_step(written):
     pieces = read_trace(written(GPU))
-    assert shares([pieces], (1.0, 5.0)) == (0.0, 1.0)  # computed from 1 to 5, the message beside it
+    assert shares([pieces], (1.0, 5.0)) == (0.0, 1.0)  # computed from 1 to 5, with the message in parallel
     assert shares([pieces, []], (1.0, 5.0)) == (0.5, 1.0)
     assert joined([(3, 4), (0, 2), (1, 2.5)]) == [(0, 2.5), (3, 4)]
 
 
 @pytest.mark.parametrize("rank", range(4))
 def test_a_real_trace_of_1f1b_follows_the_schedule(rank):
-    """Forwards and backwards in turn, as our schedule lists them: from kernels and who launched them alone."""
+    """Forwards and backwards alternate as in our schedule, inferred only from kernels and their launches."""
     pieces = read_trace(TRACES / f"week07-rank{rank}.json.gz")
     measured = [meaning for meaning, _ in groupby(p.meaning for p in pieces if p.stream is not None)]
     due = [
@@ -119,7 +119,7 @@ def test_a_real_trace_of_a_pair_has_both_halves_at_one_time():
 def test_the_figure_says_what_it_shows():
     figure, ax = new_axes(9.0, 2.6)
     sentence = draw_profile(ax, sorted(TRACES.glob("week02-rank*.json.gz")), name="DDP")
-    assert sentence.startswith("DDP: 2 ranks, 77 ms.") and "90% of the messages' time lies beside compute" in sentence
+    assert sentence.startswith("DDP: 2 ranks, 77 ms.") and "90% of the messages' time overlaps compute" in sentence
     legend = ax.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["forward", "backward", "optimizer", "messages"]
@@ -135,5 +135,5 @@ def test_the_package_keeps_what_the_figure_reads_of_the_whole_traces():
 
 
 def test_a_week_without_kept_traces_is_refused():
-    with pytest.raises(ValueError, match="no traces of 'week99' are kept: use week02"):
+    with pytest.raises(ValueError, match="there are no traces of 'week99': use week02"):
         kept_traces("week99")

@@ -1,4 +1,4 @@
-"""Widgets, the pictures in their place, and labels."""
+"""Widgets, their static pictures, and labels."""
 
 from itertools import combinations
 from unittest.mock import patch
@@ -10,7 +10,7 @@ from nbclient.output_widget import OutputWidget
 from shardlab import figures
 from shardlab.figures.labels import keep_apart, wrap_titles
 
-# ---- A saved page has a picture where a widget was, and one that the widget hides while it lives ---------------------
+# ---- A saved page shows a picture in place of a widget; a live widget hides it ---------------------------------------
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -41,7 +41,7 @@ def test_the_file_has_the_picture(saved, name):
     assert "base64" not in still["data"]["text/plain"]
 
 
-# ---- Sliders in a notebook that no person looks at: it runs to its end, and its outputs are kept ---------------------
+# ---- Sliders in an unattended notebook: it runs to the end, and its outputs are kept ---------------------------------
 
 
 CELL = """
@@ -55,7 +55,7 @@ def where(rank=5):
 
 
 def run(*cells):
-    """The kernel's client after the cells, and the messages that it sent back to widgets."""
+    """The kernel client after running the cells, and the messages it sent back to widgets."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     client = NotebookClient(notebook, timeout=60, kernel_name="python3", allow_errors=True)
     with patch.object(OutputWidget, "_publish_msg", autospec=True, side_effect=OutputWidget._publish_msg) as sent:
@@ -100,7 +100,7 @@ def test_an_error_stands_in_the_box_and_the_next_value_replaces_it():
     assert [one["output_type"] for one in sliders.out.outputs] == ["stream"]
 
 
-# Texts find their room: long titles are wrapped, labels that meet are moved apart, and axes have numbers enough
+# Text fits: long titles are wrapped, overlapping labels are moved apart, and axes have enough numbers
 
 
 LONG = "Activations on one GPU of the first stage: tensor parallelism alone does not fit, so something else is cut"
@@ -134,7 +134,7 @@ SAMPLES = [(m, 1e3 * 10**size, m * 1e-4 + 1e-9 * 10 ** (3 + size)) for m in (4, 
 
 @pytest.mark.parametrize("scale", [1.0, 1.6])
 def test_the_fit_of_week_1_has_clear_labels_and_axes(scale):
-    """Its two lines end side by side. scale: how far the measurements are from the prediction."""
+    """Its two lines end next to each other. scale: ratio of measurements to prediction."""
     figure, ax = figures.new_axes(8, 4)
     samples = [(m, num_bytes, seconds * scale) for m, num_bytes, seconds in SAMPLES]
     figures.draw_predicted_against_measured(ax, samples, 1e-4, 1e-9)

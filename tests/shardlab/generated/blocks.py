@@ -1,4 +1,4 @@
-"""Blocks with what makes sharding hard: odd outputs, branches, recomputation, shared, frozen and empty parameters."""
+"""Blocks that are hard to shard: odd outputs, branches, recomputation, shared, frozen and empty parameters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Pair(NamedTuple):
 
 @dataclass
 class Outcome:
-    """No pytree: who looks for tensors must look into it."""
+    """Not a pytree, so a search for tensors must look inside it."""
 
     result: Tensor
     extra: Tensor
 
 
 class Holder:
-    """An object of no known kind."""
+    """An object of an unknown class."""
 
     def __init__(self, result: Tensor, extra: Tensor) -> None:
         self.inside = [{"result": result}, (extra,)]
@@ -55,9 +55,9 @@ RECOMPUTED = ("no", "no", "inside", "outside", "inside, nested", "outside, neste
 class BlockPlan:
     """The properties of a block.
 
-    extra: the tensor it returns next to its result: "nothing", "input" or "inner" (an activation on the way).
-    container: the kind of object that holds both.
-    branch: it has a second matrix, which a microbatch may leave out. aside: it keeps its own loss as an attribute.
+    extra: the tensor it returns next to its result: "nothing", "input" or "inner" (an inner activation).
+    container: the type of object that holds both.
+    branch: it has a second matrix, which a microbatch may skip. aside: it keeps its own loss as an attribute.
     frozen: "nothing", "bias" or "all". tied: its first matrix is that of block 0.
     """
 
@@ -91,7 +91,7 @@ def draw_block(random: Random, *, hidden: int) -> BlockPlan:
         container=random.choice(list(CONTAINERS)),
         uses_extra=random.random() < 0.5,
         branch=sometimes(),
-        aside=sometimes() and not recomputed.endswith("nested"),  # its gradient would come twice
+        aside=sometimes() and not recomputed.endswith("nested"),  # its gradient would arrive twice
         recomputed=recomputed,
         frozen=random.choice(["nothing"] * 4 + ["bias", "all"]),
         tied=sometimes(),
@@ -103,7 +103,7 @@ def draw_block(random: Random, *, hidden: int) -> BlockPlan:
 
 
 class Block(nn.Module):
-    """tanh(x up) down, and whatever its plan says."""
+    """tanh(x up) down, plus the properties of its plan."""
 
     calls: Tensor
 
@@ -120,7 +120,7 @@ class Block(nn.Module):
         self.aside: Tensor | None = None
 
     def forward(self, x: Tensor, both: bool) -> Any:
-        """x: [rows, WIDTH]; both: whether the second matrix takes part."""
+        """x: [rows, WIDTH]. both: whether to use the second matrix."""
         plan = self.plan
         if plan.buffer and self.training:
             self.calls += 1
@@ -153,7 +153,7 @@ class Block(nn.Module):
 
 
 def parts_of(output: Any) -> tuple[Tensor, Tensor | None]:
-    """A block's result, and what it has returned next to it."""
+    """A block's result, and the extra tensor returned with it."""
     if isinstance(output, Tensor):
         return output, None
     if isinstance(output, dict):
@@ -162,9 +162,9 @@ def parts_of(output: Any) -> tuple[Tensor, Tensor | None]:
 
 
 def call(block: Block, x: Tensor, both: bool) -> Any:
-    """The block, recomputed in the backward if its plan says so."""
+    """Call the block, with recomputation in the backward if its plan says so."""
     if block.plan.recomputed.startswith("outside") and torch.is_grad_enabled():
-        if block.plan.is_nested:  # takes and returns tensors alone
+        if block.plan.is_nested:  # takes and returns only tensors
             result, extra = checkpoint(lambda x: parts_of(block(x, both)), x, use_reentrant=True)
             return Pair(result, extra) if extra is not None else result
         return checkpoint(block, x, both, use_reentrant=False)

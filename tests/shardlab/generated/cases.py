@@ -1,7 +1,7 @@
-"""Random models with random batches: one case = how to build a model, what it is trained on, and its losses.
+"""Random models with random batches. A case is how to build a model, its training data, and its losses.
 
-`model_case(seed)` draws one. Every case can be trained on one process (`trained_alone`); whatever splits the model, the
-batch or the step must end with the same losses, gradients and weights.
+`model_case(seed)` draws one. Every case can be trained in one process (`trained_alone`). Any way to split the model,
+the batch or the step must give the same losses, gradients and weights.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from tests.shardlab.generated.blocks import WIDTH, Block, BlockPlan, call, draw_block, parts_of
 
 OUTPUTS = ("tensor", "with hidden", "with input", "dict")
-Call = Callable[[Tensor, Sequence[int], bool], Any]  # a model, or what wraps one
+Call = Callable[[Tensor, Sequence[int], bool], Any]  # a model or its wrapper
 
 
 @dataclass(frozen=True)
 class Microbatch:
-    """rows: inputs of each rank, some more than others; routes: the blocks that each rank's model uses, in order."""
+    """rows: each rank's inputs, of different lengths. routes: the blocks that each rank's model uses, in order."""
 
     rows: tuple[Tensor, ...]
     routes: tuple[tuple[int, ...], ...]
@@ -36,20 +36,20 @@ class Microbatch:
 
 @dataclass(frozen=True)
 class ModelCase:
-    """blocks: plans of the model's blocks. losses_apart: a backward for each loss, not one for their sum."""
+    """blocks: plans of the model's blocks. losses_apart: a backward for each loss instead of one for their sum."""
 
     seed: int
     ranks: int
     blocks: tuple[BlockPlan, ...]
     output: str
-    dtypes: tuple[torch.dtype, ...]  # of parameters outside of all blocks
+    dtypes: tuple[torch.dtype, ...]  # of parameters outside all blocks
     losses_apart: bool
-    microbatches: tuple[tuple[Microbatch, ...], ...] = field(repr=False)  # of each step
+    microbatches: tuple[tuple[Microbatch, ...], ...] = field(repr=False)  # by step
     max_norm: float | None
     optimizer: tuple[type[torch.optim.Optimizer], dict[str, Any]]
 
     def new_model(self) -> Generated:
-        """The same weights every time, in double precision but for the parts that are single."""
+        """A model with the same weights every time, in double precision except for the single-precision parts."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             return Generated(self)
@@ -65,13 +65,13 @@ class ModelCase:
         scale = self.ranks / (microbatch.num_rows * len(self.microbatches[0]))
         result, others = _parts(output)
         losses = [result.square().sum() * scale]
-        if microbatch.num_rows % 2:  # else the other outputs are not used
+        if microbatch.num_rows % 2:  # otherwise the other outputs are unused
             losses.append(sum((other.sin().sum() for other in others), 0 * result.sum()) * scale)
         return losses if self.losses_apart else [torch.stack(losses).sum()]
 
 
 class Generated(nn.Module):
-    """Blocks on a route, and parameters outside of them: used, unused, empty, without dimensions, of several dtypes."""
+    """Blocks on a route, and parameters outside them: used, unused, empty, zero-dimensional, of several dtypes."""
 
     def __init__(self, case: ModelCase) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Generated(nn.Module):
             _finish(block, plan, self.blocks[0])
 
     def forward(self, x: Tensor, route: Sequence[int], both: bool) -> Any:
-        """x: [rows, WIDTH]. Returns the result, alone or with a hidden activation or the input, and losses aside."""
+        """x: [rows, WIDTH]. Returns the result, alone or with a hidden activation or the input, and extra losses."""
         x = given = x * self.scale + self.shift + self.empty.sum()
         hidden, aside = x, []
         for number in route:
@@ -107,7 +107,7 @@ class Generated(nn.Module):
 
 
 def _parts(output: Any) -> tuple[Tensor, list[Tensor]]:
-    """The result, and what else a loss may use."""
+    """The result, and the other tensors that a loss may use."""
     if isinstance(output, Tensor):
         return output, []
     if isinstance(output, dict):
@@ -129,14 +129,14 @@ def _finish(block: Block, plan: BlockPlan, first: Block) -> None:
 
 
 def model_case(seed: int, *, ranks: int = 2, same_routes: bool = False) -> ModelCase:
-    """Draw a case. same_routes: all ranks use the same blocks in the same order, as ZeRO-3 asks for."""
+    """Draw a case. same_routes: all ranks use the same blocks in the same order, as ZeRO-3 requires."""
     random = Random(seed)
     hidden = random.randint(2, 4)
     plans = [draw_block(random, hidden=hidden) for _ in range(random.randint(1, 4))]
     generator = torch.Generator().manual_seed(seed)
     steps = random.randint(2, 4)
     per_step = random.choice([1, 1, 2, 3])
-    may_repeat = not any(plan.is_nested or plan.tied for plan in plans)  # a second gradient is refused, as torch does
+    may_repeat = not any(plan.is_nested or plan.tied for plan in plans)  # a second gradient is refused, as in torch
     if any(plan.is_nested for plan in plans):
         plans = [_untied(plan) for plan in plans]
 
@@ -173,7 +173,7 @@ def model_case(seed: int, *, ranks: int = 2, same_routes: bool = False) -> Model
 
 
 def _draw_route(random: Random, num_blocks: int, may_repeat: bool) -> tuple[int, ...]:
-    """Some blocks in some order; each twice at most."""
+    """Some blocks in some order, each at most twice."""
     route = random.sample(range(num_blocks), random.randint(1, num_blocks))
     if random.random() < 0.5:
         route.sort()
@@ -199,10 +199,10 @@ class Record:
 
 
 def trained_alone(case: ModelCase, *, always_synchronized: bool, unused_are_zero: bool) -> Record:
-    """All ranks' rows, one after the other.
+    """Train on all ranks' rows, one after another.
 
-    always_synchronized: each microbatch begins with the buffers of the first rank. unused_are_zero: the optimizer gets
-    zeros for a parameter without a gradient, as with sharded states; torch's skip it.
+    always_synchronized: each microbatch starts with the buffers of the first rank. unused_are_zero: the optimizer gets
+    zeros for a parameter without a gradient, as with sharded states; torch's optimizers skip it.
     """
     model, record = case.new_model(), Record()
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}

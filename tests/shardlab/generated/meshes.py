@@ -1,4 +1,4 @@
-"""Random meshes and models for the mesh trainer: each is trained and compared with one process, or refused."""
+"""Random meshes and models for the mesh trainer. Each is either compared with one process or refused."""
 
 import random
 from dataclasses import replace
@@ -17,7 +17,7 @@ from shardlab.pipeline_parallel.builders import dualpipe_v, gpipe, interleaved, 
 from tests.shardlab.hybrid.all_meshes import meshes
 from tests.shardlab.hybrid.five_axes import Case, adam, differences, sgd, trained
 
-SCHEDULES = {gpipe: 1, one_f_one_b: 1, zb_h1: 1, zb_h2: 1, interleaved: 2, zbv: 2, dualpipe_v: 2}  # stages of a rank
+SCHEDULES = {gpipe: 1, one_f_one_b: 1, zb_h1: 1, zb_h2: 1, interleaved: 2, zbv: 2, dualpipe_v: 2}  # stages per rank
 FROZEN = [
     (),
     (),
@@ -33,7 +33,7 @@ FROZEN = [
 
 
 def draw_mesh_case(seed, world):
-    """A mesh of this many ranks, a schedule, a model whose sizes are often odd, and what is frozen of it."""
+    """A mesh of this many ranks, a schedule, a model whose sizes are often odd, and its frozen parameters."""
     draw = random.Random(seed)
     mesh = draw.choice(list(meshes(world)))
     schedule = draw.choice([*SCHEDULES])

@@ -1,6 +1,6 @@
-"""Random pipelines: any legal order, any placement, stages of many sorts; each is compared with one process.
+"""Random pipelines with any legal order, any placement and many kinds of stages, each compared with one process.
 
-A case is drawn from its seed alone, so every rank draws the same; a failing seed is all that has to be kept.
+A case depends only on its seed, so every rank draws the same one, and only a failing seed needs to be recorded.
 """
 
 import copy
@@ -34,7 +34,7 @@ STEPS = 2
 
 
 def placement(draw, ranks):
-    """The ranks that hold each stage: one, or two with half of the microbatches each, as in DualPipe."""
+    """The ranks that hold each stage: one, or two with half of the microbatches each as in DualPipe."""
     stages = draw.randint(1, 2 * ranks)
     homes = [draw.randrange(ranks) for _ in range(stages)]
     if draw.random() < 0.4:  # in order, or back and forth as in a V
@@ -45,7 +45,7 @@ def placement(draw, ranks):
 
 
 def random_schedule(draw, ranks, homes, microbatches):
-    """Any legal order: each action is drawn from those whose inputs are computed."""
+    """A random legal order: each action is drawn from those whose inputs are ready."""
     stages, schedule, results = len(homes), [[] for _ in range(ranks)], set()
     todo = [set() for _ in range(ranks)]
     for stage in range(stages):
@@ -71,7 +71,7 @@ def random_schedule(draw, ranks, homes, microbatches):
 
 
 def built_schedule(draw, ranks):
-    """One of the course's, at a size that it allows."""
+    """One of the course's schedules, at a size it allows."""
     name = draw.choice([name for name in BUILDERS if name != "dualpipe" or ranks % 2 == 0])
     return BUILDERS[name](ranks, 2 * ranks + 2 * (name in ("dualpipe", "dualpipe-v")))
 
@@ -80,7 +80,7 @@ def built_schedule(draw, ranks):
 
 
 class Wrapped(nn.Module):
-    """A layer inside a function of it and its input."""
+    """A function of a layer and its input."""
 
     def __init__(self, function, layer):
         super().__init__()
@@ -91,7 +91,7 @@ class Wrapped(nn.Module):
 
 
 class Extra(nn.Module):
-    """A layer with parameters that it does not use: one of no elements, and one of some; and one without dimensions."""
+    """A layer with unused parameters, one of them empty, and a zero-dimensional one."""
 
     def __init__(self):
         super().__init__()
@@ -147,7 +147,7 @@ NUMBERED = {
 
 
 class Doubled(nn.Module):
-    """A module in float64, whatever comes."""
+    """A module in float64, for inputs of any dtype."""
 
     def __init__(self, module):
         super().__init__()
@@ -158,7 +158,7 @@ class Doubled(nn.Module):
 
 
 def draw_modules(draw, stages):
-    """A module for each stage, with its sort; whole numbers come in, in some cases, and go through one stage or two."""
+    """A module for each stage, with its kind. In some cases the inputs are integers, for one or two stages."""
     sorts = [draw.choice([*FLOATS]) for _ in range(stages)]
     if draw.random() < 0.35:
         first = draw.choice(["embedding", "frozen embedding", *(["tokenizer"] if stages > 1 else [])])
@@ -172,13 +172,13 @@ def draw_modules(draw, stages):
 
 
 def may_be_frozen(sort):
-    """Whether a loss may depend on none of its weights."""
+    """Whether the loss may depend on none of its weights."""
     return sort in ("no weights", "nothing", "frozen", "frozen embedding", "tokenizer", "depends on its data")
 
 
 @dataclass(frozen=True)
 class PipelineCase:
-    """All that a seed decides. weights: of the microbatches' losses, by rows. tied: the last stage uses stage 0's."""
+    """A case drawn from a seed. weights: of the microbatches' losses, by rows. tied: the last stage uses stage 0's."""
 
     schedule: list
     modules: list
@@ -218,16 +218,16 @@ def draw_pipeline(seed, ranks):
 
 
 def homes_of_ends(schedule, last):
-    """The ranks that hold the first stage and the last; the same rank twice where it holds both."""
+    """The ranks that hold the first stage and the last; the same rank twice if it holds both."""
     return [rank for end in (0, last) for rank in range(len(schedule)) if end in stages_of_rank(schedule, rank)]
 
 
 def draw_sizes(draw, microbatches):
-    """Different numbers of rows; the first is what input_like shows."""
+    """Different numbers of rows. input_like has the first."""
     return [draw.randint(1, 4) for _ in range(microbatches)]
 
 
-# ---- one process, and the ranks --------------------------------------------------------------------------------------
+# ---- one process and the ranks ---------------------------------------------------------------------------------------
 
 
 def loss(output, microbatch):
@@ -240,7 +240,7 @@ def loss_weights(case):
 
 
 def update(parameters):
-    """SGD with weight decay, by hand; a parameter without a gradient stays as it is."""
+    """SGD with weight decay, by hand. A parameter without a gradient does not change."""
     with torch.no_grad():
         for one in parameters:
             if one.grad is not None:
@@ -248,7 +248,7 @@ def update(parameters):
 
 
 def one_process(case):
-    """Modules after STEPS steps with the last gradients, the loss of each step, and each stage's first input."""
+    """Modules after STEPS steps with their last gradients, the loss of each step, and each stage's first input."""
     modules = [copy.deepcopy(module) for module in case.modules]
     if case.tied:
         modules[-1].module[0].weight = modules[0].module[0].weight
@@ -304,7 +304,7 @@ def pipelined(case, likes):
 
 
 def farthest(mine, due):
-    """The largest difference of gradients and weights, relative to the largest number; infinite where one has none."""
+    """The largest difference of gradients and weights, relative to the largest number; infinite if one is missing."""
     worst = 0.0
     for one, other in zip(mine.parameters(), due.parameters(), strict=True):
         if (one.grad is None) != (other.grad is None):
@@ -316,7 +316,7 @@ def farthest(mine, due):
 
 
 def compare_pipelines(seeds):
-    """By seed: this rank's largest difference from one process, of its stages, and its losses."""
+    """By seed: the largest difference of this rank's stages from one process, and its losses."""
     torch.set_num_threads(1)
     found = {}
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""Random legal pipelines against one process: gradients, updated weights and losses."""
+"""Random legal pipelines compared with one process: gradients, updated weights and losses."""
 
 import random
 
@@ -26,7 +26,7 @@ def test_a_random_pipeline_trains_as_one_process(ranks, seeds):
 
 @pytest.mark.parametrize("ahead", [0, 1, 2, 5])
 def test_messages_of_any_legal_order_match_as_they_are_posted(ahead):
-    """The program that runs, with receives moved: both ends list messages in one order, and nobody waits forever."""
+    """The program that runs, with moved receives: both ends list messages in the same order, and no rank hangs."""
     for seed in range(100):
         draw = random.Random(seed)
         ranks = draw.randint(1, 5)
@@ -38,7 +38,7 @@ def test_messages_of_any_legal_order_match_as_they_are_posted(ahead):
 
 
 def test_cases_are_of_every_sort():
-    """The generator reaches what it is meant to reach."""
+    """The generator covers everything it is meant to cover."""
     cases = [draw_pipeline(seed, ranks) for ranks, seeds in CASES for seed in seeds]
     assert len(cases) == 180
     assert len({sort for case in cases for sort in case.sorts}) == 19

@@ -1,4 +1,4 @@
-"""Random meshes, schedules and models against one process: losses, norms and updated weights, or one sentence."""
+"""Random meshes, schedules and models match one process in losses, norms and updated weights, or are refused."""
 
 from collections import Counter
 
@@ -9,10 +9,10 @@ from tests.shardlab.generated.meshes import compared, draw_mesh_case, train_mesh
 
 CASES = [(world, range(first, first + 8)) for world, last in ((2, 24), (4, 16)) for first in range(0, last, 8)]
 REFUSALS = (
-    "sends gradients from hooks of a whole backward",
+    "sends gradients from hooks of a full backward",
     "a tied embedding in two stages of one rank",
     "by Ulysses: use ranks among",
-    "scores drop out",
+    "dropout on attention scores",
 )
 
 
@@ -28,7 +28,7 @@ def test_a_random_mesh_trains_as_one_process(world, seeds):
 
 
 def test_cases_are_of_every_sort():
-    """The generator reaches what it is meant to reach."""
+    """The generator covers everything it is meant to cover."""
     cases = [draw_mesh_case(seed, world) for world, seeds in CASES for seed in seeds]
     counts = Counter()
     for case in cases:

@@ -1,4 +1,4 @@
-"""All factorizations of 2, 4 and 8 ranks, with every schedule and ZeRO stage: each is trained, or refused."""
+"""All factorizations of 2, 4 and 8 ranks, with every schedule and ZeRO stage. Each is either trained or refused."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,13 +12,13 @@ from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, adam
 
 WORLDS = (2, 4, 8)
 SCHEDULES = (one_f_one_b, interleaved, zb_h1, zbv, dualpipe_v)
-LAYERS = {one_f_one_b: 1, zb_h1: 1, interleaved: 2, zbv: 2, dualpipe_v: 2}  # stages of a rank
-WHOLE_BACKWARDS = (one_f_one_b, interleaved)  # ZeRO-2 and 3 refuse the others, whatever the mesh
+LAYERS = {one_f_one_b: 1, zb_h1: 1, interleaved: 2, zbv: 2, dualpipe_v: 2}  # stages per rank
+WHOLE_BACKWARDS = (one_f_one_b, interleaved)  # ZeRO-2 and 3 refuse all other schedules, on any mesh
 STEPS = 10
 
 
 def meshes(world: int) -> Iterator[Mesh]:
-    """Every way to share a world among dp, pp, cp and tp, and for each every ep, with experts cut over tp and not."""
+    """Every way to divide a world among dp, pp, cp and tp, each with every ep, and experts split over tp or not."""
     for dp in divisors(world):
         for pp in divisors(world // dp):
             for cp in divisors(world // dp // pp):
@@ -29,22 +29,22 @@ def meshes(world: int) -> Iterator[Mesh]:
 
 
 def cases(worlds=WORLDS) -> list[Case]:
-    """What is to be trained: dense where no axis is the experts' own, and with experts. A few of them are refused."""
+    """The cases to train: dense if no axis is only for experts, and with experts. A few of them are refused."""
     found = []
     for mesh in (mesh for world in worlds for mesh in meshes(world)):
         for schedule in SCHEDULES:
-            for zero in range(4 if schedule in WHOLE_BACKWARDS or mesh.world == 2 else 2):  # else refused
+            for zero in range(4 if schedule in WHOLE_BACKWARDS or mesh.world == 2 else 2):  # otherwise refused
                 found += [case_of(mesh, schedule, zero, moe) for moe in models_of(mesh)]
     return found
 
 
 def models_of(mesh):
-    """A dense model where ep and etp say nothing, and one with experts."""
+    """A dense model if ep and etp have no effect, and a model with experts."""
     return [EXPERTS, None] if mesh.ep == 1 and mesh.expert_tp == mesh.tp else [EXPERTS]
 
 
 def case_of(mesh, schedule, zero, moe, *, steps=STEPS):
-    """One of them: enough microbatches, layers, heads and experts for its mesh; every second one splits sequences."""
+    """A case with enough microbatches, layers, heads and experts for its mesh. Every second case splits sequences."""
     microbatches = max(2, 2 * mesh.pp)
     settings = Settings(
         num_microbatches=microbatches,

@@ -1,4 +1,4 @@
-"""A model trained on a mesh and the same in one process: what the tests of the five axes compare."""
+"""Train a model on a mesh and in one process, for the tests of the five axes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ sgd = partial(torch.optim.SGD, lr=0.5, momentum=0.9)
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained, on which mesh and how. rows: sequences of each replica. frozen: patterns of names."""
+    """A model, a mesh and how to train. rows: sequences per replica. frozen: name patterns."""
 
     mesh: Mesh = field(default_factory=Mesh)
     settings: Settings = field(default_factory=Settings)
@@ -48,7 +48,7 @@ class Case:
 
 
 def new_model(case):
-    """The whole model with numbers large enough for every part to matter."""
+    """The whole model, with weights large enough for every part to matter."""
     torch.manual_seed(11)
     model = GPT(case.config) if case.moe is None else MoEGPT(case.config, case.moe)
     for name, one in model.named_parameters():
@@ -58,7 +58,7 @@ def new_model(case):
 
 
 def batch_of(case, step, length=None):
-    """Tokens and labels [B, S] of all replicas, each with another number of labels that count."""
+    """Tokens and labels [B, S] of all replicas, each with a different number of valid labels."""
     generator = torch.Generator().manual_seed(step)
     shape = (case.mesh.dp * case.rows, length or case.config.sequence)
     tokens = torch.randint(case.config.vocabulary, shape, generator=generator)
@@ -68,7 +68,7 @@ def batch_of(case, step, length=None):
 
 
 def trained_alone(case, steps=None):
-    """One process on the batches of all replicas: model, losses, norms, all gradients of the last step."""
+    """Train one process on the batches of all replicas. Returns model, losses, norms and the last step's gradients."""
     settings, model = case.settings, new_model(case)
     optimizer = case.optimizer(list(model.parameters()))
     layers = [one for one in model.modules() if isinstance(one, MoE)]
@@ -100,13 +100,13 @@ def trained_alone(case, steps=None):
 
 
 def microbatches_of_all(case):
-    """Rows of the whole batch: of the j-th microbatches of all replicas, for each j."""
+    """For each j, the rows of the whole batch in the replicas' j-th microbatches."""
     by_replica = torch.arange(case.mesh.dp * case.rows).view(case.mesh.dp, case.settings.num_microbatches, -1)
     return list(by_replica.transpose(0, 1).flatten(1))
 
 
 def started(case, device="cpu", groups=None):
-    """This rank's trainer and its replica's number; groups: of the mesh, where they are there already."""
+    """This rank's trainer and its replica's index. groups: the mesh's, if they already exist."""
     torch.set_num_threads(1)
     groups = groups or create_process_groups(case.mesh, device=device)
     trainer = MeshTrainer(new_model(case).to(device), groups, case.optimizer, case.settings)
@@ -118,7 +118,7 @@ def own_rows(case, step, replica, device="cpu"):
 
 
 def trained(case, device="cpu", groups=None):
-    """Losses and norms of a rank, and what it would write into a checkpoint."""
+    """A rank's losses and norms, and what it would write into a checkpoint."""
     trainer, replica = started(case, device, groups)
     told = [trainer.step(*own_rows(case, step, replica, device)) for step in range(case.steps)]
     chunks = [(c.key, c.kind, c.global_shape, c.offsets, c.tensor.cpu().clone()) for c in chunks_to_save(trainer)]
@@ -126,7 +126,7 @@ def trained(case, device="cpu", groups=None):
 
 
 def put_together(by_rank, kinds=("weight", "buffer")):
-    """Whole tensors from all ranks' chunks, {(key, kind): tensor}; each number must come from one rank."""
+    """Whole tensors from all ranks' chunks, {(key, kind): tensor}. Each element must come from exactly one rank."""
     whole, times = {}, {}
     for chunks in by_rank:
         for key, kind, shape, offsets, tensor in chunks:
@@ -142,7 +142,7 @@ def put_together(by_rank, kinds=("weight", "buffer")):
 
 
 def differences(case, by_rank, alone=None):
-    """The largest differences from one process: of losses, norms and weights."""
+    """The largest differences from one process in losses, norms and weights."""
     model, losses, norms = alone or trained_alone(case)
     whole = put_together([chunks for *_, chunks in by_rank])
     due = {(name, "weight"): one.detach() for name, one in model.named_parameters()}

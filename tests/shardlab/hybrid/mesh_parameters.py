@@ -1,4 +1,4 @@
-"""How many parameters a rank of a mesh has of the course's GPT: of its stage's layers, cut over tp, ep and etp."""
+"""The number of parameters on a rank of a mesh for the course's GPT: its stage's layers, split over tp, ep and etp."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MeshModel:
-    """Sizes of a GPT as `hybrid` trains it; experts = 0 is a dense one.
+    """Sizes of a GPT as trained by `hybrid`. experts = 0 is a dense model.
 
-    width: of one expert; shared: experts that every token visits. learned_positions: False for rotary ones.
+    width: of one expert. shared: experts that every token visits. learned_positions: False for rotary positions.
     """
 
     layers: int
@@ -32,13 +32,13 @@ class MeshModel:
         return self.hidden // self.heads
 
     def kv_width(self, tp: int) -> int:
-        """Of the keys of one tp rank: at least one head, which neighbours then share."""
+        """The width of the keys on one tp rank: at least one head, which neighbors may share."""
         return max(1, self.kv_heads // tp) * self.head_width
 
 
 @dataclass(frozen=True)
 class StageOfMesh:
-    """Which layers a stage has, and whether the embedding or the head."""
+    """The layers of a stage, and whether it has the embedding or the head."""
 
     layers: int
     is_first: bool
@@ -46,7 +46,7 @@ class StageOfMesh:
 
 
 def dense_parameters(model: MeshModel, stage: StageOfMesh, *, tp: int, splits_vocabulary: bool) -> int:
-    """Parameters of a rank that are not experts; a tied head in the embedding's own stage counts once."""
+    """Parameters of a rank other than experts. A tied head in the stage of the embedding is not counted again."""
     rows = -(-model.vocabulary // tp) if splits_vocabulary else model.vocabulary
     total = stage.layers * dense_layer_parameters(model, tp=tp)
     if stage.is_first:
@@ -57,7 +57,7 @@ def dense_parameters(model: MeshModel, stage: StageOfMesh, *, tp: int, splits_vo
 
 
 def dense_layer_parameters(model: MeshModel, *, tp: int) -> int:
-    """Of one layer on one tp rank: norms, attention, and an MLP or what surrounds the experts."""
+    """Parameters of one layer on one tp rank: norms, attention, and an MLP, or router and shared experts."""
     hidden = model.hidden
     columns = hidden // tp + 2 * model.kv_width(tp)
     attention = columns * (hidden + 1) + hidden // tp * hidden + hidden
@@ -70,14 +70,14 @@ def dense_layer_parameters(model: MeshModel, *, tp: int) -> int:
 
 
 def expert_parameters_of_rank(model: MeshModel, stage: StageOfMesh, *, ep: int, etp: int) -> int:
-    """Of the routed experts on one rank."""
+    """Parameters of the routed experts on one rank."""
     each = (3 if model.gated else 2) * model.hidden * model.width
     return stage.layers * model.experts // ep * each // etp
 
 
 def partial_parameters(model: MeshModel, stage: StageOfMesh, *, tp: int, sequence_parallel: bool) -> tuple[int, int]:
-    """Numbers whose gradients tp ranks must still add up, and how many are sent for it: shared key-value heads of all
-    ranks, norms, row biases and positions under sequence parallelism, and what surrounds experts.
+    """The number of gradients that tp ranks must still sum, and how many numbers this sends: shared key-value heads of
+    all ranks; norms, row biases and positions under sequence parallelism; routers and shared experts.
     """
     hidden, whole, sent = model.hidden, 0, 0
     if tp == 1:

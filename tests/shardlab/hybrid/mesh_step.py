@@ -1,7 +1,7 @@
-"""What one rank of a mesh sends in a training step, group by group and to the byte, as `hybrid.MeshTrainer` does it.
+"""The exact bytes that one rank of a mesh sends in a training step of `hybrid.MeshTrainer`, group by group.
 
 Symbols: t, c, d, e the sizes of tp, cp, dp and ep, m microbatches of b sequences of s tokens, h hidden. Bytes are those
-of a ring (`traffic`). Experts are counted with even loads. HSDP's groups belong to no axis, and are not counted here.
+of a ring (`traffic`). Experts are counted with even loads. HSDP's groups belong to no axis and are not counted here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Axes = tuple[str, ...]
 Sent = dict[Axes, float]
 STAGE: Axes = ("tp", "cp", "dp")
 WORLD: Axes = ("tp", "cp", "dp", "pp")
-COUNT = 8  # bytes of a whole number in a message
+COUNT = 8  # bytes of an integer in a message
 
 
 @dataclass(frozen=True)
 class MeshStep:
-    """A step: sizes of the axes and how it is done. bytes_each: of activations and weights; main_bytes: of gradients'
-    sums, masters and states. recompute: "stage" keeps only a stage's input.
+    """A step: sizes of the axes and options. bytes_each: of activations and weights. main_bytes: of gradient sums,
+    masters and states. recompute: "stage" keeps only a stage's input.
     """
 
     tp: int = 1
@@ -54,12 +54,12 @@ class MeshStep:
 
     @property
     def tokens(self) -> float:
-        """Of a microbatch's sequences on one cp rank, a token each: multiply with the sequence."""
+        """Tokens of a microbatch on one cp rank, per token of sequence length: multiply by the sequence length."""
         return self.microbatch / self.cp
 
     @property
     def repeats(self) -> int:
-        """How often a layer's forward is done once more."""
+        """How often a layer's forward is repeated."""
         return 1 if self.recompute in ("full", "stage") else 0
 
     @property
@@ -77,11 +77,11 @@ def step_bytes(
     experts: Sequence[int],
     tied: int = 0,
 ) -> Sent:
-    """Bytes that a rank with these stages sends, by axes.
+    """Bytes sent by a rank with these stages, by axes.
 
-    messages: activations and gradients of one microbatch that leave the rank for another stage. dense, experts: numbers
-    of each vector that travels by itself, all of a stage's without ZeRO. tied: those of the embedding that another
-    rank's head has, too.
+    messages: activations and gradients of one microbatch sent to another stage. dense, experts: elements of each vector
+    that is sent separately, or of the whole stage without ZeRO. tied: elements of the embedding that another rank's
+    head shares.
     """
     sent: defaultdict[Axes, float] = defaultdict(float)
     for stage in stages:
@@ -93,18 +93,18 @@ def step_bytes(
     sent["pp",] += messages * step.num_microbatches * boundary_bytes(model, step) + tied * step.main_bytes
     sent["dp", "cp"] += data_bytes(step, step.dp * step.cp, dense)
     sent["edp",] += data_bytes(step, step.edp, experts)
-    facts = COUNT * (2 + 2 * (2 + step.dp)) + 2 * 8  # do batches belong together; the norm and the loss
+    facts = COUNT * (2 + 2 * (2 + step.dp)) + 2 * 8  # the batch check; norm and loss
     sent[WORLD] += ring_all_reduce_bytes(step.tp * step.cp * step.dp * step.pp, facts)
     return {axes: number for axes, number in sent.items() if number}
 
 
 def tp_bytes(model: MeshModel, step: MeshStep, stage: StageOfMesh) -> float:
-    """An all-reduce behind each pair of matrices, in the forward and in the backward (arXiv 1909.08053); with sequence
-    parallelism an all-gather and a reduce-scatter, and in the backward one all-gather more (arXiv 2205.05198).
+    """An all-reduce after each pair of matrices, in the forward and in the backward (arXiv 1909.08053). With sequence
+    parallelism, an all-gather and a reduce-scatter, and one more all-gather in the backward (arXiv 2205.05198).
     """
     payload = step.bytes_each * step.tokens * model.sequence * model.hidden
     once, twice = ring_all_gather_bytes(step.tp, payload), ring_all_reduce_bytes(step.tp, payload)
-    pairs, apart = (1, 0 if step.sequence_parallel else once) if model.experts else (2, 0)  # tokens apart, for experts
+    pairs, apart = (1, 0 if step.sequence_parallel else once) if model.experts else (2, 0)  # split tokens, for experts
     forward, backward = (2 * once, 3 * once) if step.sequence_parallel else (twice, twice)
     per_layer = (1 + step.repeats) * (pairs * forward + apart) + pairs * backward + apart
     around = 0.0
@@ -122,7 +122,7 @@ def tp_bytes(model: MeshModel, step: MeshStep, stage: StageOfMesh) -> float:
 
 
 def cp_layer_bytes(model: MeshModel, step: MeshStep) -> float:
-    """`context.context_bytes` of one tp rank's heads; whoever recomputes attention sends its forward's bytes again."""
+    """`context.context_bytes` for one tp rank's heads. Recomputing attention sends the forward's bytes again."""
     kv_width = model.kv_width(step.tp)
     both = context_bytes(
         step.context,
@@ -138,12 +138,12 @@ def cp_layer_bytes(model: MeshModel, step: MeshStep) -> float:
 
 
 def expert_bytes(model: MeshModel, step: MeshStep, stage: StageOfMesh) -> Sent:
-    """Two all-to-alls each way, the counts before them, and the loads summed for losses and biases."""
+    """Two all-to-alls each way, the counts before them, and the sums of loads for losses and biases."""
     tokens, k, e, etp = step.tokens * model.sequence / step.tp, model.choices, step.ep, step.etp
     first = etp > 1 and tokens_first(k, e)
     here = tokens * (etp if first else 1)
     rows = layer_exchange_bytes(here, k, model.hidden, e, dispatch_bytes=step.bytes_each, combine_bytes=step.bytes_each)
-    told = all_to_all_bytes(e, COUNT * (e + model.experts))  # each rank its counts, and one number before them
+    told = all_to_all_bytes(e, COUNT * (e + model.experts))  # to each rank its counts, after a flag
     shared = decided = weighed = counts = 0.0
     if first:
         shared = expert_tensor_bytes(tokens, model.hidden, etp, step.bytes_each)
@@ -163,16 +163,16 @@ def expert_bytes(model: MeshModel, step: MeshStep, stage: StageOfMesh) -> Sent:
 
 
 def boundary_bytes(model: MeshModel, step: MeshStep) -> float:
-    """An activation or its gradient between two stages, 1/t of it where tp ranks have parts of the sequence."""
+    """An activation or its gradient between two stages, or 1/t of it if tp ranks split the sequence."""
     whole = step.bytes_each * step.tokens * model.sequence * model.hidden
     return whole / step.tp if step.sequence_parallel else whole
 
 
 def data_bytes(step: MeshStep, num_ranks: int, vectors: Sequence[int]) -> float:
-    """Gradients summed and weights gathered over N ranks (arXiv 1910.02054, section 7), each vector padded.
+    """Bytes to sum gradients and gather weights over N ranks (arXiv 1910.02054, section 7), with each vector padded.
 
-    ZeRO-2 and 3 sum in every microbatch, in the weights' type; ZeRO-3 gathers before the forward and the backward, once
-    more where a stage is recomputed.
+    ZeRO-2 and 3 sum in every microbatch, in the weights' dtype. ZeRO-3 gathers before the forward and the backward, and
+    once more if a stage is recomputed.
     """
     if step.zero == 0:
         return ring_all_reduce_bytes(num_ranks, step.main_bytes * sum(vectors))
@@ -185,9 +185,9 @@ def data_bytes(step: MeshStep, num_ranks: int, vectors: Sequence[int]) -> float:
 
 
 def mesh_state_bytes(step: MeshStep, num_ranks: int, vectors: Sequence[int], *, states: int = 2) -> StateBytes:
-    """Weights, gradients at the end of the backward, and masters with `states` numbers each (Adam has two) on a rank.
+    """Bytes on a rank: weights, gradients at the end of the backward, and masters with `states` numbers each (Adam: 2).
 
-    Without a lower type for the passes the weights are their own masters, but for ZeRO-3, which keeps the slices alone.
+    Without a lower compute dtype, weights are their own masters, except in ZeRO-3, which keeps only the slices.
     """
     whole = sum(vectors)
     padded = [-(-numbers // num_ranks) * num_ranks for numbers in vectors] if step.zero else list(vectors)

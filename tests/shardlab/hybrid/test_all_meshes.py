@@ -1,4 +1,4 @@
-"""A sample of all meshes, other ones with every commit; `python -m benchmarks all-meshes` trains them all."""
+"""A sample of all meshes, which changes with every commit. `python -m benchmarks all-meshes` trains them all."""
 
 import pytest
 import shardlab
@@ -8,7 +8,7 @@ from autograder.matrices.sample import fixed, some
 from tests.shardlab.hybrid.all_meshes import cases, meshes
 from tests.shardlab.hybrid.five_axes import differences, trained
 
-REFUSALS = "sends gradients from hooks of a whole backward", "a tied embedding in two stages of one rank"
+REFUSALS = "sends gradients from hooks of a full backward", "a tied embedding in two stages of one rank"
 SAMPLE = some(fixed("all-meshes"), cases(), 5)
 
 

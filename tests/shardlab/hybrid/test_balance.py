@@ -1,4 +1,4 @@
-"""What routers' loads are counted on."""
+"""The device on which router loads are counted."""
 
 import torch
 from shardlab.hybrid.balance import forget_loads
@@ -8,7 +8,7 @@ from tests.shardlab.hybrid.five_axes import EXPERTS
 
 
 def test_a_count_begins_on_the_device_of_its_layer():
-    """A layer that went to a GPU has not had a forward there; a device without numbers stands for it."""
+    """A layer moved to a GPU has had no forward there yet. The meta device takes the GPU's place."""
     layer = MoE(EXPERTS).to("meta")
     forget_loads([layer])
     assert layer.load_of_step.device == torch.device("meta")

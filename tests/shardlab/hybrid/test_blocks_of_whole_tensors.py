@@ -1,4 +1,4 @@
-"""Stretches of a flattened tensor as blocks of a whole one: each number once, and where it belongs."""
+"""Ranges of a flattened tensor as blocks of a whole tensor: each element once, in the right place."""
 
 import torch
 from hypothesis import given
@@ -45,7 +45,7 @@ def test_all_ranks_blocks_make_the_whole(one, size, num_slices):
         place = cut_place("weight", tuple(part.shape), 0, cut=cut, rank=rank, size=size)
         assert place.shape == shape
         each = -(-part.numel() // num_slices)
-        for begin in range(0, part.numel(), each):  # what ZeRO leaves of it, five numbers into a vector
+        for begin in range(0, part.numel(), each):  # a ZeRO shard of it, stored in a vector from index 5
             end = min(begin + each, part.numel())
             vector = torch.cat([torch.zeros(5, dtype=part.dtype), part.flatten()[begin:end]])
             for block in fragments(place, part.shape, begin, end, at=5):

@@ -1,4 +1,4 @@
-"""Every axis, alone and with others: losses, norms, every weight of some steps, compared with one process."""
+"""Every axis, alone and combined: losses, norms and all weights after some steps, compared with one process."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ HALVES = (one_f_one_b, zb_h1)
 CASES = [
     Case(Mesh(dp=2), TWO),
     Case(Mesh(tp=2), TWO),
-    Case(Mesh(tp=4), TWO),  # neighbours share a key-value head
+    Case(Mesh(tp=4), TWO),  # neighbors share a key-value head
     Case(Mesh(tp=4), replace(TWO, sequence_parallel=True), optimizer=sgd),
     Case(Mesh(cp=2), TWO),
     Case(Mesh(cp=2), replace(TWO, context=Ulysses(), layout=contiguous)),
@@ -63,7 +63,7 @@ SHARDED = [
     *(Case(Mesh(dp=2, tp=4), replace(TWO, zero=zero, sequence_parallel=True)) for zero in (1, 2, 3)),
     *(Case(ALL_AXES, replace(TWO, zero=zero, bias_rate=0.01), moe=EXPERTS) for zero in (1, 2, 3)),
     Case(Mesh(dp=2, pp=2), replace(TWO, zero=1, schedule=zbv, num_microbatches=4)),
-    Case(Mesh(dp=2), replace(TWO, zero=3, schedule=gpipe)),  # all weights again for each backward
+    Case(Mesh(dp=2), replace(TWO, zero=3, schedule=gpipe)),  # weights are gathered again for each backward
 ]
 
 

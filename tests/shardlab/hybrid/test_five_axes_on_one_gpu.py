@@ -1,4 +1,4 @@
-"""All axes on ranks that share one GPU: over NCCL, too, a mesh does what one process does on a CPU."""
+"""All axes on ranks that share one GPU: over NCCL too, a mesh matches one process on a CPU."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(choose_transport(4) != NCCL_SHARED, reason="needs one GPU and NCCL 2.30 or newer"),
 ]
 TWO = Settings(num_microbatches=2, max_norm=0.1)
-CASES = {  # each line is one call of four ranks: a context of CUDA takes seconds to make
+CASES = {  # each line is one call of four ranks, because creating a CUDA context takes seconds
     "tensor": [
         Case(Mesh(tp=4), TWO),
         Case(Mesh(tp=4), replace(TWO, sequence_parallel=True), optimizer=sgd),
@@ -55,5 +55,5 @@ def test_a_mesh_does_what_one_process_does(name):
     for case, of_case in zip(CASES[name], zip(*by_rank, strict=True), strict=True):
         loss, norm, weight = differences(case, of_case)
         assert loss < 1e-9 and norm < 1e-9, (str(case), loss, norm)
-        # Adam divides a gradient by its size: one that is noise, as of a key's bias, moves a weight by noise
+        # Adam normalizes gradients, so a gradient that is only noise, as for a key's bias, moves a weight by noise
         assert weight < 1e-6, (str(case), weight)

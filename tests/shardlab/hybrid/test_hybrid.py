@@ -1,4 +1,4 @@
-"""dp, pp and tp together and no other axis, in both rank orders: weights, losses, norms, and the bytes of each axis."""
+"""Only dp, pp and tp together, in both rank orders: weights, losses, norms, and the bytes of each axis."""
 
 import pytest
 import shardlab
@@ -64,7 +64,7 @@ def bytes_of_a_step():
 def test_the_bytes_of_each_axis_are_the_formulas():
     model = gpt("small", 4, 16, 4, vocab=13, sequence=6)
     layout = Layout(tp=2, pp=2, dp=2, microbatch=2, num_microbatches=2)
-    facts_of_the_batch, norm_and_loss = 2 + 2 * (2 + 2), 2  # int64 and float64: eight bytes each
+    facts_of_the_batch, norm_and_loss = 2 + 2 * (2 + 2), 2  # int64 and float64, eight bytes each
     for sent, num_parameters in shardlab.run(bytes_of_a_step, ranks=8, timeout=60):
         both_ways, layers_each, num_microbatches = 2, 2, 2
         assert sent == {

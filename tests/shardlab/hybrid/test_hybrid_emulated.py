@@ -1,4 +1,4 @@
-"""A step that sleeps is as long as the formula, at least: nobody wakes up early."""
+"""A step with emulated timing takes at least as long as the formula: sleeps never end early."""
 
 import pytest
 import shardlab
@@ -30,7 +30,7 @@ def measured_quickly():
 def test_no_rank_is_quicker_than_the_formula():
     due = predicted_seconds(Mesh(dp=2, pp=2), **STEP, bytes_per_second=32e9)
     seconds = max(shardlab.run(measured_quickly, ranks=4, timeout=60))
-    assert seconds > 0.95 * due  # a sleep that begins a millisecond late ends on time
+    assert seconds > 0.95 * due  # a sleep that starts a millisecond late still ends on time
 
 
 def test_microbatches_that_the_replicas_do_not_divide_are_refused():

@@ -1,4 +1,4 @@
-"""Mistakes that train without a word: each must show as a difference from one process, in what it spoils."""
+"""Silent mistakes: each must show up as a difference from one process, in the values it affects."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ TWO = Settings(num_microbatches=2, max_norm=0.1)
 
 
 def experts_times_ep():
-    """The upstream bug of DeepSpeed#5618: divided by the copies of an expert, where all ranks have tokens."""
+    """The upstream bug of DeepSpeed#5618: divide by the copies of an expert, although all ranks have tokens."""
     reduce = weights.WholeWeights.reduce
 
     def wrong(self):
@@ -50,7 +50,7 @@ def partial_gradients_are_left():
 
 
 def mean_of_means():
-    """Each rank divides by its own valid tokens, and the mean over the replicas is taken."""
+    """Each rank divides by its own valid tokens, and then the mean over replicas is taken."""
     valid = batch.num_valid_tokens
 
     def wrong(tokens, labels, groups, *, vocabulary):
@@ -76,7 +76,7 @@ def loads_count_twice():
 
     def wrong(parts, *, rate, group):
         for one in balance.routed_layers(parts):
-            one.load_of_step = one.load_E  # of the last microbatch alone
+            one.load_of_step = one.load_E  # only the last microbatch
         updated(parts, rate=rate, group=group)
 
     mesh_trainer.update_biases = wrong

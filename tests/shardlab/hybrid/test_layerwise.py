@@ -13,7 +13,7 @@ from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, put_together, sgd
 
 
 def begun(mesh, config, moe):
-    """What this rank would save before the first step, and the layers that it has built."""
+    """What this rank would save before the first step, and the layers it has built."""
     torch.set_num_threads(1)
     whole, built = LayerByLayer(config, moe, seed=3), []
     block = whole.block

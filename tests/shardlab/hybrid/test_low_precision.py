@@ -1,4 +1,4 @@
-"""bfloat16 in the passes, float32 in sums, masters and states: close to one process, and what is kept is float32."""
+"""bfloat16 passes with float32 sums, masters and states: close to one process, and stored values are float32."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ def test_low_precision_stays_close_to_one_process(case):
 
 
 def sums_of_many_small():
-    """512 gradients of 1/1024 of the first: in bfloat16 each would be lost beside the sum."""
+    """512 gradients of 1/1024 of the first: in bfloat16 each would vanish when added to the sum."""
     trainer, _ = started(Case(Mesh(), LOW, **FLOAT32))
     parameter = next(iter(trainer.places))
     assert parameter.dtype == torch.bfloat16

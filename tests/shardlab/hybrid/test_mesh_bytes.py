@@ -1,4 +1,4 @@
-"""Bytes of every axis and of states on every rank: the formulas of `costs` are what the meter sees, to the byte."""
+"""Bytes of every axis and of states on every rank: the formulas of `costs` match the meter exactly."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -25,7 +25,7 @@ from tests.shardlab.hybrid.mesh_step import MeshStep, mesh_state_bytes, step_byt
 
 TWO = Settings(num_microbatches=2, max_norm=0.1)
 BF16, BIASED = replace(TWO, compute_dtype=torch.bfloat16), replace(TWO, bias_rate=0.01)
-EVEN = replace(EXPERTS, choice=Choice(4, 4))  # every token visits every expert: loads that a formula can know
+EVEN = replace(EXPERTS, choice=Choice(4, 4))  # every token visits every expert, so that a formula knows the loads
 ROPE = replace(DENSE, rope=True)
 LOW: dict[str, Any] = {"dtype": torch.float32}
 CASES = [
@@ -49,7 +49,7 @@ CASES = [
 
 
 def measured(case):
-    """What a rank sent in its second step, by axis; what its formulas say; bytes of states, and their formula."""
+    """This rank's bytes sent in the second step, by axis, and bytes of states, each measured and by formula."""
     trainer, replica = started(case)
     trainer.step(*own_rows(case, 0, replica))
     with meter.record() as bill:
@@ -109,7 +109,7 @@ def predicted(case, trainer):
 
 
 def vectors_of(trainer, is_expert):
-    """How many numbers of each vector travel together."""
+    """The number of elements in each vector."""
     found = []
     for weights in trainer.weights:
         parameters = list(dict.fromkeys(one.parameter for one in weights.slices()))

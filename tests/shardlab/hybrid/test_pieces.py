@@ -1,4 +1,4 @@
-"""What a mesh saves, another loads: weights, states and steps under global names, each number once."""
+"""One mesh saves and another loads: weights, states and steps under global names, each element once."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,13 +37,13 @@ MESHES = [
 PLAIN = replace(TWO, bias_rate=0.0)
 DENSE_MESHES = [
     Case(Mesh(tp=4), PLAIN),
-    Case(Mesh(dp=3), replace(PLAIN, zero=2)),  # slices that end inside rows, and padding
+    Case(Mesh(dp=3), replace(PLAIN, zero=2)),  # slices end inside rows, with padding
     Case(Mesh(pp=2, tp=2), replace(PLAIN, zero=1)),
 ]
 
 
 def saved(case, num_steps):
-    """Some steps, and all that this rank would write."""
+    """Run some steps, and return everything that this rank would write."""
     trainer, replica = started(case)
     for step in range(num_steps):
         trainer.step(*own_rows(case, step, replica))
@@ -51,11 +51,11 @@ def saved(case, num_steps):
 
 
 def loaded(case, whole, first, num_steps):
-    """Read a checkpoint, then go on; losses, norms and all that this rank would write."""
+    """Load a checkpoint and continue. Returns losses, norms and everything that this rank would write."""
     trainer, replica = started(case)
     for one in trainer.places:
         if not one.requires_grad:
-            one.zero_()  # a checkpoint has frozen weights, too
+            one.zero_()  # a checkpoint also has frozen weights
     for chunk in chunks_to_load(trainer):
         source = whole[chunk.key, chunk.kind]
         assert tuple(source.shape) == chunk.global_shape
@@ -78,10 +78,10 @@ def test_what_a_mesh_saves_one_process_loads_and_what_that_saves_the_mesh(case):
     model, losses, norms = trained_alone(replace(case, steps=4))
     of_mesh = put_together(run(saved, case, 2), ALL)
     there = run(loaded, case, of_mesh, 2, 2)
-    assert differences(case, there, (model, losses[2:], norms[2:]))[2] < 1e-8  # to itself
+    assert differences(case, there, (model, losses[2:], norms[2:]))[2] < 1e-8  # compared with itself
     of_one = put_together(run(saved, one, 2), ALL) if case.mesh.dp == 1 else of_mesh
     assert of_one.keys() == of_mesh.keys()
-    if case.mesh.dp == 1:  # the same microbatches: the same numbers
+    if case.mesh.dp == 1:  # same microbatches, same numbers
         for name, tensor in of_one.items():
             assert torch.allclose(tensor, of_mesh[name], rtol=0, atol=1e-8), name
 

@@ -1,4 +1,4 @@
-"""The race: recipes that are refused with a sentence, and one that trains as one rank does."""
+"""The race: refused recipes, and one whose training matches a single rank."""
 
 import pytest
 import shardlab

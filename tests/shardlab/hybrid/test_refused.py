@@ -1,4 +1,4 @@
-"""What cannot be trained ends in one sentence, the same on every rank, and nobody waits."""
+"""Unsupported training raises one sentence, the same on every rank, and no rank hangs."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,23 +19,23 @@ from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, adam, new_mode
 TWO = Settings(num_microbatches=2)
 REFUSED = {
     "use 1 to 4 stages": Case(Mesh(pp=4), replace(TWO, schedule=interleaved), replace(DENSE, layers=4)),
-    r"4 heads and 1 key-value heads over tp = 8: use a tp among \[1, 2, 4\]": Case(
+    r"4 heads and 1 key-value heads cannot be split over tp = 8: use a tp among \[1, 2, 4\]": Case(
         Mesh(tp=8), TWO, replace(DENSE, kv_heads=1)
     ),
-    "cannot be shared out to 4 ranks by Ulysses": Case(
+    "cannot be split over 4 ranks by Ulysses": Case(
         Mesh(cp=4, tp=2), replace(TWO, context=Ulysses()), replace(DENSE, heads=4, kv_heads=4)
     ),
-    r"4 experts over ep = 8: use an ep among \[1, 2, 4\]": Case(Mesh(dp=8, ep=8), TWO, moe=EXPERTS),
-    "experts of width 6 over etp = 4": Case(Mesh(tp=4), TWO, moe=replace(EXPERTS, width=6)),
-    "a model without experts: use ep = 1": Case(Mesh(dp=2, ep=2), TWO),
+    r"4 experts cannot be split over ep = 8: use an ep among \[1, 2, 4\]": Case(Mesh(dp=8, ep=8), TWO, moe=EXPERTS),
+    "experts of width 6 cannot be split over etp = 4": Case(Mesh(tp=4), TWO, moe=replace(EXPERTS, width=6)),
+    "the model has no experts: use ep = 1": Case(Mesh(dp=2, ep=2), TWO),
     "places each stage once, such as dualpipe_v": Case(Mesh(pp=2), replace(TWO, schedule=dualpipe, num_microbatches=4)),
-    "zero = 2 sends gradients from hooks of a whole backward": Case(Mesh(pp=2), replace(TWO, schedule=zb_h1, zero=2)),
+    "zero = 2 sends gradients from hooks of a full backward": Case(Mesh(pp=2), replace(TWO, schedule=zb_h1, zero=2)),
     "zero = 3 sends gradients from hooks": Case(Mesh(pp=2), replace(TWO, schedule=zbv, zero=3)),
     "use zero = 1, 2 or 3": Case(Mesh(dp=2), replace(TWO, replicas=2)),
     "3 replicas do not divide the 2 ranks of dp-cp": Case(Mesh(dp=2), replace(TWO, replicas=3, zero=1)),
     "use one of none, selective, full, stage": Case(Mesh(), replace(TWO, recompute="all")),
     "zero = 4: use 0": Case(Mesh(), replace(TWO, zero=4)),
-    "cannot be cut into 8 pieces": Case(Mesh(cp=4), TWO, replace(DENSE, sequence=12)),
+    "cannot be split into 8 pieces": Case(Mesh(cp=4), TWO, replace(DENSE, sequence=12)),
 }
 
 
@@ -55,7 +55,7 @@ def test_a_combination_is_refused_alike_on_every_rank(sentence):
 
 
 def steps_that_cannot_be():
-    """What a trainer says to batches that do not belong together; then it trains on."""
+    """A trainer's errors for batches that do not match. Afterwards it continues to train."""
     case = Case(Mesh(dp=2, pp=2), TWO, rows=2)
     trainer, replica = started(case)
     rank = dist.get_rank()
@@ -63,8 +63,8 @@ def steps_that_cannot_be():
     told = []
     for wrong_tokens, wrong_labels in (
         (tokens[:1], labels[:1]),  # one sequence for two microbatches
-        (tokens[: 2 - rank // 3], labels[: 2 - rank // 3]),  # rank 3 alone brings fewer
-        (tokens.roll(rank // 3, 1), labels),  # or others than its pipeline's first rank
+        (tokens[: 2 - rank // 3], labels[: 2 - rank // 3]),  # only rank 3 has fewer
+        (tokens.roll(rank // 3, 1), labels),  # or different ones from its pipeline's first rank
         (tokens, labels[:, :-1]) if rank == 1 else (tokens, labels),
         (tokens + 13 * (rank == 2), labels),
         (tokens, torch.full_like(labels, IGNORED)),
@@ -80,12 +80,12 @@ def test_a_batch_that_does_not_fit_is_refused_by_all():
     by_rank = shardlab.run(steps_that_cannot_be, ranks=4, timeout=60)
     assert all(one == by_rank[0] for one in by_rank)
     rows, fewer, others, shape, token, nothing, long = by_rank[0][0]
-    assert "1 sequences cannot be cut into 2 microbatches: use 2 sequences" in rows
-    assert "rank 3 brings 1 sequences of 16 tokens, rank 0 2 of 16" in fewer
-    assert "rank 3 has other tokens or labels than rank 1, though both work on replica 1" in others
+    assert "1 sequences cannot be split into 2 microbatches: use 2 sequences" in rows
+    assert "rank 3 has 1 sequences of 16 tokens, but rank 0 has 2 of 16" in fewer
+    assert "rank 3 has different tokens or labels from rank 1, but both work on replica 1" in others
     assert "rank 1: tokens [2, 16] with labels [2, 15]" in shape
-    assert "rank 2: token" in token and "outside of a vocabulary of 13" in token
-    assert "every label of every rank is -100" in nothing
+    assert "rank 2: token" in token and "outside the vocabulary of 13" in token
+    assert "every label on every rank is -100" in nothing
     assert "32 tokens for a model with 16 positions: use 16 or fewer" in long
 
 

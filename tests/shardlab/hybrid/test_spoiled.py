@@ -1,4 +1,4 @@
-"""A gradient that is not a number is blamed on the rank that brought it, though the sum gives it to all."""
+"""A NaN gradient is blamed on the rank where it arose, although the sum spreads it to all ranks."""
 
 import math
 
@@ -13,7 +13,7 @@ from tests.shardlab.train.small import recipe
 
 
 class Poison(Hook):
-    """One backward of one rank finds a NaN in the gradient of one weight."""
+    """Puts a NaN into one weight's gradient in one backward of one rank."""
 
     def __init__(self, rank, name):
         self.rank, self.name = rank, name

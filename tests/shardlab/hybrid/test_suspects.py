@@ -1,4 +1,4 @@
-"""The planted bugs on real ranks: each breaks the gradients of one axis, and of the kinds that it is known for."""
+"""The planted bugs on real ranks: each breaks only the expected kinds of gradients on one axis."""
 
 import pytest
 import shardlab
@@ -60,7 +60,7 @@ def test_each_bug_breaks_one_axis(axis):
             assert wrong == kinds, fault
         elif culprit != "dp" or axis != "ep":
             assert not wrong, fault
-        assert other_loss == pytest.approx(loss, rel=1e-3), fault  # the logs look alike
+        assert other_loss == pytest.approx(loss, rel=1e-3), fault  # the logs look the same
 
 
 def test_there_are_six_bugs_and_one_healthy_step():

@@ -1,4 +1,4 @@
-"""Coordinates and groups: every rank in one group an axis, held against Megatron-Core's own, and nodes."""
+"""Coordinates and groups: every rank is in one group per axis, as in Megatron-Core; and nodes."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Real groups on real ranks, in one order; and 1,024 ranks on the fake backend, with torch's own DeviceMesh beside."""
+"""Real groups on real ranks, in one order; and 1,024 ranks on the fake backend, compared with torch's DeviceMesh."""
 
 import time
 from collections import Counter
@@ -19,7 +19,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 @pytest.fixture
 def fake():
-    """Start a fake world; it answers at once and sends nothing."""
+    """Start a fake world, which answers at once and sends nothing."""
 
     def start(rank, world):
         dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
@@ -42,7 +42,7 @@ def test_1024_ranks_have_these_groups(fake, rank):
     with patch.object(torchs, "new_group", counting):
         groups = create_process_groups(mesh)
     assert made == {8: 1024 // 8, 4: 1024 // 4, 32: 1024 // 32, 1: 1024}  # tp, pp, dp and cp: all ranks make all
-    assert len(dist.distributed_c10d._world.pg_names) == 1 + len(DENSE) + len(TRAINING)  # of which a rank keeps its own
+    assert len(dist.distributed_c10d._world.pg_names) == 1 + len(DENSE) + len(TRAINING)  # a rank keeps its own
     for axes in ((name,) for name in DENSE):
         assert dist.get_process_group_ranks(groups.of(*axes)) == mesh.group_of(rank, *axes)
     assert dist.get_process_group_ranks(groups.of("cp", "dp")) == mesh.group_of(rank, "dp", "cp")
@@ -72,12 +72,12 @@ def test_experts_have_groups_of_their_own(fake):
 def test_a_group_that_was_not_made_is_not_made_by_asking(fake):
     fake(0, 8)
     groups = create_process_groups(Mesh(tp=2, dp=2, pp=2))
-    with pytest.raises(ValueError, match="no group of dp-tp was made: name it"):
+    with pytest.raises(ValueError, match="no group of dp-tp: name it"):
         groups.of("dp", "tp")
 
 
 def sums_by_axis(mesh):
-    """What each group adds up, when every rank gives its own number."""
+    """The sum in each group if every rank contributes its own number."""
     groups = create_process_groups(mesh)
     sums = {}
     for axes in [("tp",), ("cp",), ("dp",), ("pp",), ("dp", "cp"), ("tp", "pp"), ("ep",), ("edp",)]:
@@ -102,12 +102,12 @@ def refused(mesh):
 def test_ranks_with_different_meshes_are_told_and_nobody_hangs():
     meshes = shardlab.PerRank([Mesh(tp=2), Mesh(dp=2)])
     told = shardlab.run(refused, meshes, ranks=2, timeout=30)
-    assert all("the ranks bring different meshes" in text for text in told)
+    assert all("the ranks have different meshes" in text for text in told)
     assert all("start 3" in text for text in shardlab.run(refused, Mesh(tp=3), ranks=2, timeout=30))
 
 
 def alone_in(group_of):
-    """Rank 1 stays away from a call of a group: how long rank 0 waits in it, and what it is told."""
+    """Rank 1 skips a call of a group. Returns how long rank 0 waits in it, and its error."""
     dist.distributed_c10d._set_pg_timeout(timedelta(seconds=3), dist.group.WORLD)
     groups = with_groups(create_process_groups(Mesh(dp=2)), ("tp", "dp"))
     if dist.get_rank() == 1:

@@ -1,4 +1,4 @@
-"""Run in a network namespace of its own: what the meter bills for each collective, beside the loopback's counter."""
+"""Run in a separate network namespace: compare the meter's bytes of each collective with the loopback's counter."""
 
 import json
 import warnings
@@ -20,7 +20,7 @@ def sent_over_loopback():
 
 
 def operations(rank):
-    """Every call that carries data, by name; each may be made again."""
+    """Every call that carries data, by name. Each can be repeated."""
     world, whole, each = dist.group.WORLD, torch.ones(NUMBERS), NUMBERS // RANKS
     sent, received = ROWS[rank], [row[rank] for row in ROWS]
     to_itself = [NUMBERS if other == rank else 0 for other in range(RANKS)]
@@ -72,7 +72,7 @@ def operations(rank):
 
 
 def both():
-    """{name: (bytes billed on this rank, bytes over the loopback from all)}; the first call makes the connections."""
+    """{name: (bytes billed on this rank, loopback bytes of all ranks)}. The first call opens the connections."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     found = {}

@@ -12,7 +12,7 @@ from shardlab import meter
 from shardlab.meter.saved import saved
 from torch import nn
 
-# Bytes held: every storage once, the local part of a sharded one, gradients and optimizer state only when there
+# Bytes held: every storage once, the local part of a sharded tensor, gradients and optimizer state only if present
 
 
 WIDTH = 8
@@ -70,7 +70,7 @@ def test_a_model_on_the_meta_device_holds_nothing():
     assert meter.bytes_held(model).total == 0
 
 
-# ---- What autograd keeps is counted by storage: once, whole, without parameters --------------------------------------
+# ---- Tensors saved by autograd are counted by storage: once, whole, without parameters -------------------------------
 
 
 def test_a_storage_counts_once_and_whole():
@@ -98,22 +98,22 @@ def test_what_autograd_frees_is_no_activation():
     assert kept.num_bytes == 0 and of_mask.num_bytes == 5  # one byte each
 
 
-# ---- For every collective, functional ones and uneven splits included, the meter bills what travels ------------------
+# ---- For every collective, including functional ones and uneven splits, the meter bills the bytes that are sent ------
 
 
 SCRIPT = Path(__file__).with_name("every_collective.py")
-MORE = {"reduce": 1.25, "reduce_scatter": 2.0}  # gloo's: a reduce-scatter and a gather; an all-reduce
-HEADERS = 40_000  # bytes of a call and of the barriers around it, at most
-# On a busy machine TCP takes a late acknowledgement for a lost packet and sends 64 KB again, which no call asked for.
+MORE = {"reduce": 1.25, "reduce_scatter": 2.0}  # gloo uses a reduce-scatter and a gather; an all-reduce
+HEADERS = 40_000  # maximum bytes of headers of a call and the barriers around it
+# On a busy machine, TCP may mistake a late acknowledgement for a lost packet and resend 64 KB.
 NO_PROBES = "echo 0 2>/dev/null > /proc/sys/net/ipv4/tcp_early_retrans"
 
 
 @pytest.fixture(scope="module")
 def totals():
-    """{collective: (bytes billed, bytes that travelled)} of four ranks, on a loopback that nobody else uses."""
+    """{collective: (bytes billed, bytes transferred)} for four ranks, on a loopback used by nothing else."""
     inside = f"ip link set lo up; {NO_PROBES}; exec {sys.executable} {SCRIPT}"
     if shutil.which("ip") is None or subprocess.run(["unshare", "-rn", "true"], check=False).returncode:
-        pytest.skip("needs a network namespace of its own")
+        pytest.skip("needs a separate network namespace")
     done = subprocess.run(["unshare", "-rn", "sh", "-c", inside], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

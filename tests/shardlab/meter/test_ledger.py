@@ -1,4 +1,4 @@
-"""The ledger: what a rank writes is what its supervisor reads, also after the ring of records has gone round."""
+"""The ledger: the supervisor reads what a rank writes, even after the ring of records has wrapped around."""
 
 from shardlab.meter import ledger
 from shardlab.meter.ledger import CAPACITY, DONE, STARTED, WAITING, Writer
@@ -35,8 +35,8 @@ def test_the_latest_records_are_kept_when_it_wraps_around():
     writer = Writer(memory)
     for number in range(CAPACITY + 10):
         write(writer, number)
-    writer.mark(9, DONE)  # overwritten: must not touch the record that took its place
-    writer.mark(10, DONE)  # the oldest that is kept
+    writer.mark(9, DONE)  # overwritten: must not affect the record that replaced it
+    writer.mark(10, DONE)  # the oldest record kept
     writer.mark(CAPACITY + 9, WAITING)
     count, entries = ledger.read(memory)
     assert (count, len(entries)) == (CAPACITY + 10, CAPACITY)

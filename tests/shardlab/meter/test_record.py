@@ -13,7 +13,7 @@ WHOLE = 4 * NUM  # bytes
 
 
 def collectives(size, rank):
-    """(name, call, kind, payload bytes) of every way to communicate; the payload is that of the whole tensor."""
+    """(name, call, kind, payload bytes) for every way to communicate. The payload is the whole tensor."""
     whole, part = torch.ones(NUM), torch.ones(NUM // size)
     parts = [torch.ones(NUM // size) for _ in range(size)]
     at_root = parts if rank == 0 else None
@@ -151,7 +151,7 @@ def overlapped():
 
 def test_begin_and_end_prove_an_overlap():
     for first, barrier, last in shardlab.run(overlapped, ranks=2):
-        assert first[0] < barrier[0] < barrier[1] < first[1]  # the barrier lies inside the all-reduce
+        assert first[0] < barrier[0] < barrier[1] < first[1]  # the barrier is inside the all-reduce
         assert first[1] <= last[0] < last[1]
 
 

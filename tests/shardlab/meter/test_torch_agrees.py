@@ -1,4 +1,4 @@
-"""Where torch counts for itself the meter finds the same: CommDebugMode's collectives, also of DTensor and FSDP2."""
+"""The meter agrees with torch's own counts: CommDebugMode's collectives, including those of DTensor and FSDP2."""
 
 from collections import Counter
 from functools import lru_cache
@@ -14,7 +14,7 @@ WIDTH = 8
 
 
 def kind_of(operator):
-    """CommDebugMode counts operators; several of them are one kind of ours."""
+    """Our kind for an operator counted by CommDebugMode. Several operators map to one kind."""
     name = operator._schema.name.split("::")[1].strip("_") if hasattr(operator, "_schema") else str(operator)
     for part, kind in (
         ("reduce_scatter", "reduce_scatter"),
@@ -32,7 +32,7 @@ def kind_of(operator):
 
 
 def counted(function):
-    """How often each kind was called, as torch and as the meter count."""
+    """How often each kind was called, as counted by torch and by the meter."""
     from torch.distributed.tensor.debug import CommDebugMode
 
     with meter.record() as bill, CommDebugMode() as theirs:

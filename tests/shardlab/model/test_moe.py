@@ -1,4 +1,4 @@
-"""Routing, balance, capacity and experts on one device beside loops that follow the definitions token by token."""
+"""Routing, balance, capacity and experts on one device compared with token-by-token loops over the definitions."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def test_the_bias_chooses_and_does_not_weigh():
 
 
 def test_groups_are_limited_to_those_with_the_largest_sums():
-    """DeepSeek-V3's way, token by token: each group is worth its two best scores, a token uses four of eight."""
+    """As in DeepSeek-V3, token by token: a group's score is its two best scores; a token uses four of eight groups."""
     logits, choice = drawn(40, 32), Choice(32, 8, score=torch.sigmoid, groups=8, groups_per_token=4)
     routing = route(logits, choice)
     for scores, experts in zip(logits.sigmoid(), routing.experts_TK, strict=True):
@@ -68,7 +68,7 @@ def test_choices_that_cannot_be_made_are_refused(arguments, sentence):
 def test_scores_that_are_not_numbers_are_refused(wrong):
     logits = drawn(5, 4)
     logits[3, 1] = wrong
-    with pytest.raises(ValueError, match="scores of token 3 are not numbers"):
+    with pytest.raises(ValueError, match="scores of token 3 are not finite"):
         route(logits, Choice(4, 2))
 
 
@@ -91,7 +91,7 @@ def test_a_loss_within_a_layer_has_the_gradient_of_one_that_was_added():
 
 
 def test_a_bias_balances_a_skewed_router_without_a_loss():
-    """From an expert with nearly three times the mean load to 1.15 times, in 400 steps."""
+    """The largest load drops from nearly three times the mean to 1.15 times, in 400 steps."""
     logits = drawn(512, 8) + torch.linspace(0, 3, 8)
     choice, bias = Choice(8, 2, score=torch.sigmoid), torch.zeros(8)
     loads = []
@@ -143,7 +143,7 @@ def test_rows_and_tokens_are_adjoint_and_gradients_are_right():
 
 
 def by_definition(layer, x):
-    """Token by token: the sum over its choices of weight times the expert's MLP, and the shared expert."""
+    """Token by token: the sum over its choices of weight times the expert's MLP, plus the shared expert."""
     routing, _ = layer.router(x)
     kept = layer.kept(routing)
     outputs = []
@@ -193,7 +193,7 @@ def test_no_tokens_still_give_every_weight_a_gradient(method):
 
 
 def test_a_recomputed_layer_counts_its_tokens_once_and_keeps_its_losses():
-    """torchtitan counted twice (its issue 1593); a loss kept beside the output would have lost its graph."""
+    """torchtitan counted twice (its issue 1593). A loss stored next to the output would have lost its graph."""
     config, x = MoEConfig(8, 8, Choice(4, 2), auxiliary=0.5, z=0.5), torch.randn(6, 8, requires_grad=True)
     torch.manual_seed(0)
     plain = nn.Sequential(MoE(config))

@@ -8,7 +8,7 @@ from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.model.rope import angles, rotated
 from torch import nn
 
-# ---- Our Adam is torch's, also on low-precision weights, and its state is 12 bytes per weight ------------------------
+# ---- Our Adam matches torch's, also on low-precision weights, and its state is 12 bytes per weight -------------------
 
 
 def test_five_steps_are_torchs():
@@ -40,7 +40,7 @@ def test_a_gradient_of_another_slice_is_refused():
         adam.update(adam.new_state(torch.ones(3)), torch.ones(6))
 
 
-# ---- Rotary positions: differences of positions are all that scores see; the model's defaults are as before ----------
+# ---- Rotary positions: scores depend only on position differences, and the model's defaults are unchanged ------------
 
 
 def test_scores_depend_on_differences_of_positions():

@@ -1,4 +1,4 @@
-"""Recomputed modules give the same gradients, keep their inputs alone, and cost the FLOPs that were derived."""
+"""Recomputed modules give the same gradients, keep only their inputs, and cost the derived FLOPs."""
 
 from copy import deepcopy
 from functools import partial
@@ -50,7 +50,7 @@ def test_gradients_and_later_random_numbers_are_those_without(choice):
 
 
 def test_masks_that_are_drawn_again_make_other_gradients():
-    """The known mistake: the loss is right, the gradients are of another network."""
+    """A known mistake: the loss is right, but the gradients belong to another network."""
     loss, due, _ = gradients(new_model())
     again, got, _ = gradients(recompute(new_model(), "blocks.*", restores_random=False))
     assert torch.equal(loss, again) and not any(map(torch.equal, due[2:5], got[2:5]))
@@ -96,7 +96,7 @@ def flops(model):
 
 
 def test_what_is_done_twice_costs_the_flops_that_are_derived():
-    """Selective: 4sh per token and layer, s/18h of the layer's 72h^2; full: a forward of the layers."""
+    """Selective: 4sh per token and layer, s/18h of the layer's 72h^2. Full: one forward of the layers."""
     model = Transformer("small", 4, 32, 4, 4, 128, 24, 16)
     tokens = TOKENS[0].numel()
     counted = {name: flops(CHOICES[name](new_model())) for name in ("selective", "full", "every second")}

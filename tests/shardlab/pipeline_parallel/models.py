@@ -7,7 +7,7 @@ WIDTH, BATCH = 6, 3
 
 
 class Scale(torch.autograd.Function):
-    """x * w with a hand-written backward, which lists its calls."""
+    """x * w with a hand-written backward that records its calls."""
 
     @staticmethod
     def forward(ctx, x, w, calls):
@@ -33,7 +33,7 @@ class Scaled(nn.Module):
 
 
 class Twice(nn.Module):
-    """One linear layer at two places of the path."""
+    """One linear layer at two places on the path."""
 
     def __init__(self):
         super().__init__()
@@ -44,7 +44,7 @@ class Twice(nn.Module):
 
 
 def layer(stage):
-    """The module of one stage, the same on every rank; stages differ in depth."""
+    """The module of one stage, the same on every rank. Stages differ in depth."""
     torch.manual_seed(100 + stage)
     sorts = [
         lambda: [nn.Linear(WIDTH, WIDTH), nn.Tanh()],
@@ -65,8 +65,8 @@ def loss(output, microbatch):
 
 
 def one_process(num_stages, num_microbatches, sign=1):
-    """The twin: the same layers in one process. Returns by stage gradients and weights after a step, and the loss."""
-    torch.set_num_threads(1)  # as in a rank: several threads add LayerNorm's gradients in another order
+    """The twin: the same layers in one process. Returns gradients and weights after a step by stage, and the loss."""
+    torch.set_num_threads(1)  # as on a rank; several threads would sum LayerNorm's gradients in another order
     layers = [layer(stage) for stage in range(num_stages)]
     total = 0.0
     for number, batch in enumerate(microbatches(num_microbatches)):
@@ -77,7 +77,7 @@ def one_process(num_stages, num_microbatches, sign=1):
 
 
 def after_step(module):
-    """Gradients of a module, then its weights after one step."""
+    """A module's gradients and its weights after one step."""
     gradients = [parameter.grad.clone() for parameter in module.parameters()]
-    with torch.no_grad():  # SGD by hand: the first torch.optim object of a process costs seconds
+    with torch.no_grad():  # SGD by hand, because the first torch.optim object of a process takes seconds
         return gradients, [parameter - 0.1 * parameter.grad for parameter in module.parameters()]

@@ -1,4 +1,4 @@
-"""Recorded orders of torch, DeepSeek and the zero-bubble authors, as the tests read them."""
+"""Recorded orders of torch, DeepSeek and the zero-bubble authors, for the tests."""
 
 import json
 from functools import cache
@@ -40,7 +40,7 @@ def recorded(file: str) -> list[Recorded]:
 
 
 def named(file: str, *names: str) -> list[Recorded]:
-    """The recorded schedules of these names; fails when there are none."""
+    """The recorded schedules with these names. Fails if there are none."""
     found = [entry for entry in recorded(file) if entry.name in names]
     assert found, f"{file} has no {names}"
     return found

@@ -1,4 +1,4 @@
-"""torch.distributed.pipelining as a second opinion: it prints the same orders, and runs ours to the same bits."""
+"""torch.distributed.pipelining as a reference: it prints the same orders, and runs ours with bitwise equal results."""
 
 import pytest
 import shardlab
@@ -22,7 +22,7 @@ def plain_loss(output, target):
 
 
 def gradients_by_torch(schedule, file):
-    """Gradients of this rank's stages, as torch's runtime computes them from our file."""
+    """Gradients of this rank's stages, computed by torch's runtime from our file."""
     from torch.distributed.pipelining import PipelineStage
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
@@ -47,7 +47,7 @@ def both(schedules, files):
     return [(gradients_by_torch(s, file), gradients_by_us(s)) for s, file in zip(schedules, files, strict=True)]
 
 
-@pytest.mark.slow  # the ranks import torch.distributed.pipelining, and with it the compiler
+@pytest.mark.slow  # the ranks import torch.distributed.pipelining, which imports the compiler
 def test_torch_runs_our_orders_with_the_same_gradients(tmp_path):
     schedules = [BUILDERS[name](2, MICROBATCHES) for name in BY_TORCH]
     files = [str(tmp_path / f"{name}.csv") for name in BY_TORCH]
@@ -63,7 +63,7 @@ def test_torch_runs_our_orders_with_the_same_gradients(tmp_path):
 
 
 def torchs_order(name, ranks, num_microbatches, virtual):
-    """The slots that a torch schedule prints for stages that exist on paper only; None when torch refuses the sizes."""
+    """The slots that a torch schedule prints for dummy stages, or None if torch refuses the sizes."""
     from torch.distributed.pipelining import schedules
     from torch.distributed.pipelining.stage import _PipelineStageBase
 
@@ -92,7 +92,7 @@ def test_orders_equal_torchs_for_other_sizes(ranks):
             ("ScheduleDualPipeV", builders.dualpipe_v, 2),
         ):
             theirs = torchs_order(name, ranks, num_microbatches, virtual)
-            if theirs is not None:  # torch refuses more sizes of ZB-H1 than it needs to
+            if theirs is not None:  # torch refuses more sizes of ZB-H1 than necessary
                 ours = builder(ranks, num_microbatches)
                 assert [[str(slot) for slot in slots] for slots in ours] == theirs, f"{name}, {num_microbatches}"
 

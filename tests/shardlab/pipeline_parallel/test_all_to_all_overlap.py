@@ -1,6 +1,6 @@
-"""On a GPU: while a pair's backward computes, its forward's experts exchange their tokens. CUDA's events prove it.
+"""On a GPU, a pair's backward computes while its forward's experts exchange their tokens. CUDA events prove it.
 
-Four ranks share the GPU: two pipelines of two stages, DualPipeV, and each stage's experts lie on two ranks.
+Four ranks share the GPU: two DualPipeV pipelines of two stages, with each stage's experts on two ranks.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from shardlab.ranks.transports import NCCL_SHARED, choose_transport
 from torch import nn
 
 PIPELINES, EXPERT_RANKS, WIDTH, ROWS, MICROBATCHES = [[0, 1], [2, 3]], [[0, 2], [1, 3]], 512, 4096, 6
-CYCLES = 10_000_000  # of a kernel that keeps one multiprocessor busy: some five milliseconds
+CYCLES = 10_000_000  # of a kernel that keeps one multiprocessor busy for about five milliseconds
 
 
 class Span(NamedTuple):
@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 
 class Busy(torch.autograd.Function):
-    """Computes for a while, and twice as long backward."""
+    """Computes for a while, and twice as long in the backward."""
 
     @staticmethod
     def forward(ctx, x, spans):
@@ -54,7 +54,7 @@ class Busy(torch.autograd.Function):
 
 
 class Exchange(torch.autograd.Function):
-    """All-to-all among the ranks of the experts; its adjoint is another."""
+    """An all-to-all among the ranks of the experts. Its adjoint is also an all-to-all."""
 
     @staticmethod
     def forward(ctx, x, group, spans):
@@ -85,7 +85,7 @@ class Experts(nn.Module):
 
 
 def train():
-    """How many forwards' exchanges met a backward's compute, and in how many pairs the halves met."""
+    """How many forwards' exchanges overlapped a backward's compute, and how many pairs had overlapping halves."""
     rank = dist.get_rank()
     pipelines, experts = ([dist.new_group(ranks) for ranks in groups] for groups in (PIPELINES, EXPERT_RANKS))
     pipeline, experts_here = pipelines[rank // 2], experts[rank % 2]
@@ -101,7 +101,7 @@ def train():
         )
         for stage in stages_of_rank(schedule, rank % 2)
     }
-    dist.all_reduce(torch.zeros(1, device="cuda"), group=experts_here)  # its connection, before the pipeline
+    dist.all_reduce(torch.zeros(1, device="cuda"), group=experts_here)  # connect before the pipeline starts
     pairs = []
     for _ in range(2):  # the first step loads kernels
         pairs.clear()

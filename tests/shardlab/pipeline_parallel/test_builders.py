@@ -1,4 +1,4 @@
-"""Every builder gives a legal schedule, and how close it is to the least makespan."""
+"""Every builder gives a legal schedule, and its distance from the least makespan."""
 
 import json
 from itertools import permutations, product
@@ -15,7 +15,7 @@ from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, parse_schedule, parse_slot
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
-# The builders against the orders that torch, DeepSeek and the zero-bubble authors wrote down, and against formulas
+# The builders compared with the recorded orders of torch, DeepSeek and the zero-bubble authors, and with formulas
 
 
 EXACT = [
@@ -23,7 +23,7 @@ EXACT = [
     *[(builders.one_f_one_b, entry) for file in ("torch", "zero_bubble") for entry in named(file, "1F1B")],
     *[(builders.interleaved, e) for file in ("torch", "zero_bubble") for e in named(file, "Interleaved1F1B")],
     *[(builders.zb_h1, entry) for entry in named("torch", "InterleavedZeroBubble") if entry.virtual == 1],
-    # torch and the authors differ at P = M = 4, where theirs starts W later
+    # torch and the authors differ at P = M = 4, where the authors' schedule starts W later
     *[(builders.zb_h1, e) for e in named("zero_bubble", "ZB1P") if (e.num_ranks, e.num_microbatches) != (4, 4)],
     *[(builders.dualpipe, entry) for entry in named("dualpipe", "DualPipe")],
     *[(builders.dualpipe_v, entry) for file in ("dualpipe", "torch") for entry in named(file, "DualPipeV")],
@@ -37,7 +37,7 @@ BY_METRICS = [
 
 
 def name_of(value):
-    """A builder's own name, an entry as it prints: the same in every process."""
+    """A builder's name, or an entry's text: the same in every process."""
     return getattr(value, "__name__", None) or str(value)
 
 
@@ -63,9 +63,9 @@ def test_no_slower_and_no_larger_than_the_recorded_one(builder, entry):
     schedule = build(builder, entry)
     faster = entry.figures["makespan"] - simulate(schedule).makespan
     assert faster >= 0
-    if not faster:  # V-Min of two microbatches on two ranks is, and holds more until I, though no more until W
+    if not faster:  # V-Min of two microbatches on two ranks is faster, and holds more until I but not until W
         assert max(peak_activations(schedule)) <= max(entry.figures["peak_F_minus_BI"])
-    # torch's ZBV of few microbatches is slower than ours and holds less: 2P is the promise of the paper
+    # torch's ZBV of few microbatches is slower than ours and holds less; the paper promises 2P
     allowed = max(*entry.figures["peak_F_minus_BW"], 2 * entry.num_ranks if entry.name.startswith("ZBV") else 0)
     assert max(peak_activations(schedule, until=Kind.W)) <= allowed
 
@@ -174,11 +174,11 @@ def test_grammar_of_slots():
             parse_slot(text)
 
 
-# ---- The least time under a cap: no order of passes beats it, and 1F1B meets it where the cap does not bind ----------
+# ---- The least time under a cap: no order of passes beats it, and 1F1B reaches it if the cap has no effect -----------
 
 
 def orders_of(rank: int, num_microbatches: int) -> list[list[str]]:
-    """Every order of one rank's passes in which each backward comes after its forward."""
+    """All orders of one rank's passes in which each backward comes after its forward."""
     slots = [f"{rank}{kind}{m}" for kind in "FB" for m in range(num_microbatches)]
     places = [{slot: place for place, slot in enumerate(order)} for order in permutations(slots)]
     return [

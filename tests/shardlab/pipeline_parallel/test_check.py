@@ -1,4 +1,4 @@
-"""Legal schedules pass; each broken one fails with a sentence that names rank, slot and remedy."""
+"""Legal schedules pass. Each broken one fails with a sentence that names rank, slot and remedy."""
 
 import time
 
@@ -21,7 +21,7 @@ def slots(text):
 
 
 def build(name, ranks, microbatches):
-    """The schedule, at the nearest size that it allows."""
+    """The schedule at the nearest size that it allows."""
     if name == "interleaved":
         microbatches = max(microbatches // ranks, 1) * ranks
     if name == "dualpipe":
@@ -64,7 +64,7 @@ def test_a_schedule_without_one_slot_or_with_one_twice_is_refused(size, seed, na
     place = seed.randrange(len(schedule[rank]))
     slot = schedule[rank].pop(place)
     whole = num_stages(schedule) == num_stages(BUILDERS[name](*size))
-    if whole:  # else the last stage vanished with its only forward
+    if whole:  # otherwise the last stage disappears with its only forward
         assert problems(schedule, microbatches=size[1])
     schedule[rank][place:place] = [slot, slot]
     assert problems(schedule, microbatches=size[1])
@@ -74,13 +74,13 @@ def test_a_schedule_without_one_slot_or_with_one_twice_is_refused(size, seed, na
     ("ranks", "words"),
     [
         (["0F0 0B0", "1F0"], "microbatch 0 has no backward in stage 1: add it to the rank that holds it"),
-        (["0F0 0B0 0W0", "1F0 1B0"], "0W0 is done 2 times, at rank 0, slot 2 and rank 0, slot 1"),
+        (["0F0 0B0 0W0", "1F0 1B0"], "0W0 occurs 2 times, at rank 0, slot 2 and rank 0, slot 1"),
         (["0F0 1B0", "1F0 0B0"], "rank 0, slot 1: 1B0 needs the activations that 1F0 left on rank 1: move it there"),
         (["0F0 0B0 0F1 0B1", "1F1 1F0 1B0 1B1"], "rank 1, slot 0 .1F1. waits for 0F1, which is slot 2 of rank 0"),
         (["0B0 0F0"], "rank 0, slot 0 .0B0. waits for 0F0, which is slot 1 of rank 0"),
         (["0F0 0B0", "1B0 1F0"], "rank 0, slot 1 .0B0. waits for 1B0, which is slot 0 of rank 1"),
-        (["0F0 0I0 0W0", "1F0 1I0 1I0 1W0"], "1I0 is done 2 times, at rank 1, slot 1 and rank 1, slot 2: keep one$"),
-        (["0F0 0B0 0B0"], "0B0 is done 2 times, at rank 0, slot 1 and rank 0, slot 2: keep one$"),
+        (["0F0 0I0 0W0", "1F0 1I0 1I0 1W0"], "1I0 occurs 2 times, at rank 1, slot 1 and rank 1, slot 2: keep one$"),
+        (["0F0 0B0 0B0"], "0B0 occurs 2 times, at rank 0, slot 1 and rank 0, slot 2: keep one$"),
         (["0F0 0W0 0I0"], "rank 0, slot 1 .0W0. waits for 0I0"),
         (["0F0 0B0 0F1 0B1", "1F0 1B0"], "1F1 is on no rank"),
         (["0F0 0B0", "2F0 2B0"], "1F0 is on no rank"),
@@ -106,7 +106,7 @@ def test_what_is_no_slot_is_named():
 
 
 def test_activation_bound():
-    with pytest.raises(ValueError, match=r"rank 0, slot 4 .0F4.: 5 activations are held and 4 allowed: put a backward"):
+    with pytest.raises(ValueError, match=r"rank 0, slot 4 .0F4.: 5 activations are held but only 4 allowed: put"):
         check(gpipe(4, 8), max_activations=4)
     check(one_f_one_b(4, 8), max_activations=[4, 3, 2, 1])
     with pytest.raises(ValueError, match="give 4"):
@@ -124,7 +124,7 @@ def test_two_ranks_that_send_first_deadlock_and_one_batch_does_not():
     rank_1 = [MessageBatch((start,)), *slots("1F0 1I0")]
     first, second = MessageBatch((forth,)), MessageBatch((back,))
     apart = [[*rank_0, first, second], [*rank_1, second, first]]
-    assert "post what crosses in one batch" in message_problems(apart)[0]
+    assert "post messages that cross in one batch" in message_problems(apart)[0]
     together = [[*rank_0, MessageBatch((forth, back))], [*rank_1, MessageBatch((back, forth))]]
     check_messages(together)
 
@@ -133,7 +133,7 @@ def test_swapped_missing_and_unused_messages():
     program = communicate(one_f_one_b(2, 3))
     first, second = (MessageBatch((message(f"0F{m}", 0, 1),)) for m in (0, 1))
     swapped = [program[0], [second, first, *slots("1F0 1B0 1F1 1B1")]]
-    assert "takes it for 0F1: list both in one order" in message_problems(swapped)[0]
+    assert "takes it for 0F1: list both in the same order" in message_problems(swapped)[0]
     unheard = [[*slots("0F0"), first, *slots("0B0")], slots("1F0 1B0")]
     assert "which never receives it" in message_problems(unheard)[0]
     unsent = [slots("0F0 0B0"), [first, *slots("1F0 1B0")]]
@@ -169,11 +169,11 @@ def test_the_clock_keeps_what_every_clock_must(size, name, seconds, latency):
 
 def test_costs_that_are_no_costs():
     for bad in (float("nan"), -1.0, float("inf")):
-        with pytest.raises(ValueError, match="give seconds, 0 or more"):
+        with pytest.raises(ValueError, match="give finite seconds, 0 or more"):
             Durations(forward=bad)
     with pytest.raises(ValueError, match="no duration for stage 1"):
         simulate(gpipe(2, 2), Durations(forward=[1.0]))
-    with pytest.raises(ValueError, match="give every list one length"):
+    with pytest.raises(ValueError, match="give all lists the same length"):
         Durations(forward=[1.0], weight_gradient=[1.0, 2.0])
 
 

@@ -38,7 +38,7 @@ def module_stages(schedule, rank, num_microbatches):
 
 
 class Got(NamedTuple):
-    """What one rank brings back: gradients and weights by stage, its losses, and how often something ran."""
+    """One rank's results: gradients and weights by stage, its losses, and call counts."""
 
     stages: dict
     loss: float
@@ -47,7 +47,7 @@ class Got(NamedTuple):
 
 
 def train(schedule, num_microbatches, verify=False):
-    """One step of this rank."""
+    """Run one step on this rank."""
     stages = module_stages(schedule, dist.get_rank(), num_microbatches)
     fired = []
     for parameter in (parameter for stage in stages.values() for parameter in stage.parameters()):
@@ -64,7 +64,7 @@ def train_all(cases, verify):
 
 
 def cases_of(ranks):
-    """Name, schedule, microbatches: every builder, some with another number, and orders that others wrote down."""
+    """(name, schedule, microbatches) for every builder, some with another number, and for recorded orders."""
     cases = [(name, builder(ranks, 2 * ranks), 2 * ranks) for name, builder in BUILDERS.items()]
     if ranks == 4:
         cases += [(name, BUILDERS[name](4, 5), 5) for name in ("1f1b", "zb-h1", "zbv")]
@@ -76,7 +76,7 @@ def cases_of(ranks):
 
 @cache
 def trained(ranks):
-    """What every rank got in each case: one start of the ranks for all."""
+    """Every rank's results in each case. The ranks are started only once."""
     by_rank = shardlab.run(train_all, cases_of(ranks), ranks == 2, ranks=ranks, timeout=60)
     return list(zip(cases_of(ranks), zip(*by_rank, strict=True), strict=True))
 
@@ -91,7 +91,7 @@ def test_gradients_and_weights_equal_one_process(ranks):
             for stage, (gradients, weights) in got.stages.items():
                 for mine, theirs in zip([*gradients, *weights], [*twin[stage][0], *twin[stage][1]], strict=True):
                     torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12, msg=f"{name}, stage {stage}")
-                if name in ("gpipe", "1f1b", "interleaved"):  # B in the twin's order: the same sums, to the bit
+                if name in ("gpipe", "1f1b", "interleaved"):  # B in the twin's order, so sums are bitwise equal
                     assert all(torch.equal(a, b) for a, b in zip(gradients, twin[stage][0], strict=True)), name
 
 
@@ -133,11 +133,11 @@ def test_only_the_group_that_was_passed_is_used_and_messages_are_billed():
         for mine, theirs in zip(gradients[stage], twin[stage][0], strict=True):
             torch.testing.assert_close(mine, theirs)
         assert (num_messages, sent_bytes) == (3, 3 * microbatches(1)[0].nbytes)
-        assert collectives == ["all_reduce"]  # what each stage expects
+        assert collectives == ["all_reduce"]  # to share what each stage expects
 
 
 def two_replicas_of_two_stages():
-    """Ranks 0, 1 and 2, 3 are pipelines; a hook on each weight averages it over replicas after its last W."""
+    """Ranks 0, 1 and 2, 3 are pipelines. A hook on each weight averages it over replicas after its last W."""
     rank, count = dist.get_rank(), 4
     pipeline = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
     replicas = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
@@ -168,7 +168,7 @@ def test_data_parallel_hooks_compose_with_a_split_backward():
 
 
 def checks_of_steps(schedules):
-    """How often schedules are checked, and how often simulated, when a step is done with each of them."""
+    """How often schedules are checked and simulated if a step is run with each of them."""
     execution._CHECKED.clear()
     patched = unittest.mock.patch.object
     with (
@@ -184,7 +184,7 @@ def checks_of_steps(schedules):
 def test_a_schedule_is_checked_and_simulated_again_only_if_changed():
     one, other = gpipe(2, 3), one_f_one_b(2, 3)
     same = [list(slots) for slots in one]
-    changed = [[*slots[:3], *slots[:2:-1]] for slots in one]  # another order of backwards
+    changed = [[*slots[:3], *slots[:2:-1]] for slots in one]  # backwards in another order
     assert shardlab.run(checks_of_steps, [one, one, same, other, one, changed], ranks=2) == [(3, 3), (3, 3)]
 
 
@@ -192,18 +192,18 @@ def with_two_messages_swapped(verify):
     schedule = gpipe(2, 3)
     program = communicate(schedule)
     batches = [place for place, step in enumerate(program[1]) if isinstance(step, MessageBatch)]
-    program[1].insert(0, program[1].pop(batches[1]))  # the second is received as if it were the first
+    program[1].insert(0, program[1].pop(batches[1]))  # the second message is received as the first
     stages = module_stages(schedule, dist.get_rank(), 3)
     Executor(verify).run(program, stages, 2, group=None)
 
 
 def test_a_swapped_message_is_named_in_debug_mode():
-    with pytest.raises(shardlab.RanksFailed, match=r"waits for 0F. and got 0F."):
+    with pytest.raises(shardlab.RanksFailed, match=r"waits for 0F. but got 0F."):
         shardlab.run(with_two_messages_swapped, True, ranks=2)
 
 
 def tensors_kept(num_microbatches):
-    """The most messages that a rank keeps at a time, of a schedule on two ranks."""
+    """The most messages that a rank keeps at a time, in a schedule on two ranks."""
     most = 0
 
     class Counting(mailbox.Mailbox):
@@ -219,7 +219,7 @@ def tensors_kept(num_microbatches):
 
 
 def test_a_rank_may_use_a_neighbors_results_in_another_order():
-    """Rank 1 computes 1B1 before 1B0 and rank 0 uses them the other way round: messages match by order alone."""
+    """Rank 1 computes 1B1 before 1B0 and rank 0 uses them in the opposite order: messages match only by order."""
     orders = parse_schedule([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1F1", "1B1", "1B0"]])
     twin, _ = one_process(2, 2)
     for verify in (False, True):
@@ -247,8 +247,8 @@ def test_what_cannot_run_is_refused_before_any_message():
 
     for function, words in (
         (wrong_size, "build it for 2"),
-        (no_stages, "no such stage"),
-        (circle, "no rank can go on"),
+        (no_stages, "was not given them"),
+        (circle, "no rank can continue"),
     ):
         with pytest.raises(shardlab.RanksFailed, match=words):
             shardlab.run(function, ranks=2)
@@ -258,7 +258,7 @@ def test_what_cannot_run_is_refused_before_any_message():
 def test_emulated_stages_show_the_bubble(name):
     schedule = BUILDERS[name](4, 8)
     predicted = simulate(schedule)
-    for _ in range(4):  # a busy machine wakes late: the best of a few is meant; benchmarks/pipelines.py holds 2%
+    for _ in range(4):  # a busy machine wakes late, so take the best of a few; benchmarks/pipelines.py requires 2%
         timeline = run_emulated(schedule, seconds_per_unit=0.01)
         if timeline.makespan < 1.3 * predicted.makespan:
             break

@@ -1,4 +1,4 @@
-"""The two halves of a pair get two streams, and everything else keeps its order; on a GPU they run at one time."""
+"""The two halves of a pair get two streams, and everything else keeps its order. On a GPU they run concurrently."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -103,7 +103,7 @@ class Layer(nn.Module):
 
 
 def pairs_on_a_gpu():
-    """Whether each pair overlapped, and the gradients beside those of one microbatch after the other."""
+    """Whether each pair overlapped, and the gradients compared with sequential microbatches."""
     layer, twin = Layer().cuda(), Layer().cuda()
     batches = list(torch.randn(3, 4, 8, device="cuda"))
     stage = ModuleStage(layer, inputs=batches, loss=lambda output, _: output.square().mean())

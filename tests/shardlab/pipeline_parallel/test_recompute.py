@@ -1,4 +1,4 @@
-"""Recomputation: the same gradients to the bit, each forward run once more, one microbatch of activations held."""
+"""Recomputation: bitwise equal gradients, each forward run once more, one microbatch of activations held."""
 
 import weakref
 
@@ -33,7 +33,7 @@ class Counted(nn.Module):
 
 
 class SavedBytes:
-    """Bytes that autograd keeps for backward passes: now, and at most so far."""
+    """Bytes that autograd keeps for backward passes: the current number and the peak."""
 
     def __init__(self):
         self.now = self.peak = 0
@@ -55,7 +55,7 @@ class Box:
 
 
 def train(schedule, recompute):
-    """Gradients, forwards of each stage, and the most bytes that autograd kept on this rank."""
+    """Gradients, forwards of each stage, and the peak bytes that autograd kept on this rank."""
     batches, last = microbatches(MICROBATCHES), num_stages(schedule) - 1
     stages = {
         stage: ModuleStage(
@@ -85,7 +85,7 @@ def test_recomputing_changes_no_bit_and_runs_each_forward_twice_at_most(name):
     for (gradients, losses, runs, _), (same, same_losses, twice, _) in zip(kept, again, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(gradients, same, strict=True))
         assert losses == same_losses
-        assert twice == [2 * count for count in runs]  # also where I and W are apart
+        assert twice == [2 * count for count in runs]  # also if I and W are separate
 
 
 def test_gpipe_then_keeps_the_activations_of_one_microbatch_instead_of_all():

@@ -1,4 +1,4 @@
-"""Weights on several ranks: tied embeddings, DualPipe's copies of them, and replicas under torch's DDP."""
+"""Weights on several ranks: tied embeddings, DualPipe's copies, and replicas under torch's DDP."""
 
 import pytest
 import shardlab
@@ -27,7 +27,7 @@ class Embedding(nn.Module):
 
 
 def modules_of(stages, last):
-    """The modules of these stages; the first and the last have one weight, one object where both are here."""
+    """The modules of these stages. The first and the last share one weight, the same object if both are here."""
     torch.manual_seed(3)
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH, dtype=torch.float64))
     ends = {0: Embedding(weight), last: Embedding(weight, back=True)}
@@ -45,7 +45,7 @@ def stage_of(number, module, batches, last):
 
 
 def train_tied(name):
-    """The embedding's gradient on this rank, or None where it is not held."""
+    """The embedding's gradient on this rank, or None if the rank does not hold it."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     schedule, batches = BUILDERS[name](ranks, 2 * ranks), microbatches(2 * ranks)
     last = num_stages(schedule) - 1
@@ -77,13 +77,13 @@ def test_a_tied_embedding_gets_the_gradients_of_both_ends_once(name):
 
 
 def two_steps_under_ddp(name):
-    """Ranks 0, 1 and 2, 3 are pipelines; stage r of both is one DDP module. Gradients and all-reduces of two steps."""
+    """Ranks 0, 1 and 2, 3 are pipelines; stage r of both is one DDP module. Returns gradients and all-reduces."""
     rank, count = dist.get_rank(), 4
     pipeline = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
     replicas = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
     schedule = BUILDERS[name](2, count)
     last, batches = num_stages(schedule) - 1, [(-1) ** (rank // 2) * batch for batch in microbatches(count)]
-    # with find_unused_parameters DDP also reduces, in whole numbers, who used what
+    # with find_unused_parameters, DDP also reduces integers that say which parameters were used
     options = {"process_group": replicas, "find_unused_parameters": name == "zb-h1"}
     stages = {
         number: stage_of(number, DistributedDataParallel(layer(number), **options), batches, last)

@@ -1,4 +1,4 @@
-"""I then W equals one backward, for what real models are made of; nothing is computed or counted twice."""
+"""I then W equals one backward for the parts of real models. Nothing is computed or counted twice."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ WIDTH = 6
 
 
 class Attention(nn.Module):
-    """Three projections of one input, joined again, and a residual path."""
+    """Three projections of one input, joined again, with a residual path."""
 
     def __init__(self):
         super().__init__()
@@ -23,7 +23,7 @@ class Attention(nn.Module):
 
 
 class Shared(nn.Module):
-    """One weight in two parallel branches, one of which goes round the input's path."""
+    """One weight in two parallel branches, one of which bypasses the input's path."""
 
     def __init__(self):
         super().__init__()

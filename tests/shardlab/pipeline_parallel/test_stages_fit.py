@@ -1,4 +1,4 @@
-"""Stages that do not fit each other end in a sentence with the stage in it; frozen ones have nothing to do."""
+"""Stages that do not fit together raise a sentence that names the stage. Frozen stages have nothing to do."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import nn
 
 
 class Does(nn.Module):
-    """A layer inside a function of it and its input."""
+    """A function of a layer and its input."""
 
     def __init__(self, function):
         super().__init__()
@@ -25,7 +25,7 @@ class Does(nn.Module):
 
 
 def train(builder, functions, changes, count=3):
-    """One step of stages that each are a function of a layer; changes: other arguments of a stage."""
+    """Run one step of stages that are each a function of a layer. changes: other arguments of a stage."""
     rank, schedule = dist.get_rank(), builder(len(functions), count)
     x = torch.ones(4, 3)
     options: dict[str, Any] = {"inputs": [x] * count} if rank == 0 else {"input_like": x}
@@ -58,11 +58,11 @@ REFUSED = {
     "other columns": (
         [plain, plain],
         {0: {"inputs": [X, X, X[:, :2]]}},
-        r"number 2, of \[4, 2\] float32",
+        r"microbatch 2 of \[4, 2\] float32",
     ),
     "another dtype of one": ([plain, plain], {0: {"inputs": [X, X.double(), X]}}, "only the rows"),
-    "too few microbatches": ([plain, plain], {0: {"inputs": [X]}}, "stage 0 has 1 microbatches, and the schedule 3"),
-    "too many microbatches": ([plain, plain], {0: {"inputs": [X] * 4}}, "stage 0 has 4 microbatches, and the schedule"),
+    "too few microbatches": ([plain, plain], {0: {"inputs": [X]}}, "stage 0 has 1 microbatches, but the schedule"),
+    "too many microbatches": ([plain, plain], {0: {"inputs": [X] * 4}}, "stage 0 has 4 microbatches, but the schedule"),
     "a receive too small": (
         [plain, plain],
         {1: {"input_like": X[:3]}},
@@ -72,18 +72,18 @@ REFUSED = {
     "another dtype": ([plain, plain], {1: {"input_like": X.double()}}, r"expects \[4, 3\] float64: give stage 1"),
     "inputs in the middle": ([plain, plain], {1: {"inputs": [X] * 3, "input_like": None}}, "stage 1 is not the first"),
     "no inputs": ([plain, plain], {0: {"inputs": None, "input_like": X}}, "stage 0 is the first: give it inputs="),
-    "an early loss": ([plain, plain], {0: {"loss": AFTER}}, "stage 0 has a loss, and another stage follows"),
+    "an early loss": ([plain, plain], {0: {"loss": AFTER}}, "stage 0 has a loss but is not the last"),
     "rows that do not divide": (
         [plain, plain],
         {0: {"inputs": [X, X[:3], X]}, 1: {"input_like": X[:2]}},
-        r"microbatches of \[4, 3, 4\] rows, and stage 1 expects 2",
+        r"microbatches have \[4, 3, 4\] rows, but stage 1 expects 2",
     ),
     "two outputs": ([lambda layer, x: (layer(x), x), plain], {}, "stage 0, microbatch 0: its module returned a tuple"),
     "a loss of many": ([plain, plain], {1: {"loss": lambda o, _: o}}, r"stage 1, microbatch 0: its loss has the shape"),
-    "no loss": ([plain, plain], {1: {"loss": None}}, "stage 1, microbatch 0: it is the last, without a loss"),
+    "no loss": ([plain, plain], {1: {"loss": None}}, "stage 1, microbatch 0: it is the last and has no loss"),
     "a loss without a graph": ([plain, no_graph], {}, "stage 1, microbatch 0: its loss depends on none of its weights"),
-    "a cut": ([plain, cut, plain], {}, "stage 1 gives no gradient .* weights of stage 0 cannot be trained"),
-    "no graph in the middle": ([plain, plain, no_graph, plain], {}, "stage 2 gives no gradient .* of stage 1 cannot"),
+    "a cut": ([plain, cut, plain], {}, "stage 1 returns no gradient .* weights of stage 0 cannot be trained"),
+    "no graph in the middle": ([plain, plain, no_graph, plain], {}, "stage 2 returns no gradient .* of stage 1 cannot"),
     "twice in place": ([in_place, plain], {0: {"recompute": True}}, "stage 0, .* changes its input in place"),
 }
 
@@ -97,7 +97,7 @@ def test_stages_that_do_not_fit_are_named(name):
 
 
 def frozen_in_front(names, num_frozen):
-    """By schedule, whether the frozen stages kept no gradients and the others have those of one process."""
+    """By schedule, whether frozen stages have no gradients and the others match one process."""
     torch.set_num_threads(1)
     right = {}
     for name in names:
@@ -136,13 +136,13 @@ def frozen_in_front(names, num_frozen):
 
 @pytest.mark.parametrize("num_frozen", [1, 3])
 def test_frozen_first_stages_have_nothing_to_do_in_any_schedule(num_frozen):
-    names = [name for name in BUILDERS if name != "interleaved"]  # it wants a multiple of the ranks
+    names = [name for name in BUILDERS if name != "interleaved"]  # it needs a multiple of the ranks
     for right in shardlab.run(frozen_in_front, names, num_frozen, ranks=4, timeout=60):
         assert right == dict.fromkeys(names, True)
 
 
 def uneven(name):
-    """Rows 3, 3, 2 through two stages, with buffers made like the first: gradients of this rank's weights."""
+    """Gradients of this rank's weights for rows 3, 3, 2 in two stages whose buffers fit the first microbatch."""
     rank = dist.get_rank()
     torch.manual_seed(0)
     layers, batches = [nn.Linear(3, 3), nn.Linear(3, 3)], list(torch.randn(8, 3).chunk(3))

@@ -1,4 +1,4 @@
-"""Pipelines of the planner: played, and as recipes."""
+"""Pipelines of the planner: simulated, and as recipes."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from shardlab.costs.planning.planner import Plan, seconds_of
 from shardlab.pipeline_parallel.planned import ROUNDS, play, played_seconds
 from shardlab.pipeline_parallel.timed import chunks_of_rank, seconds_of_cut, time_plan, timed
 
-# Plans timed with the whole layers of each chunk: what is printed is what is played, and no dealt cut is worse
+# Plans timed with whole layers in each chunk: printed seconds are simulated, and no even split is better
 
 
 H100 = ACCELERATORS["h100"]
@@ -45,7 +45,7 @@ def test_a_cut_has_all_layers_and_its_parts_are_its_seconds(kind, name, layers):
     held = [sum(found.cut[chunk] for chunk in chunks_of_rank(plan.layout, rank)) for rank in range(4)]
     whole = 2 if kind == "dualpipe" else 1
     assert max(held) <= whole * -(-layers // 4)
-    assert 0.85 < found.step.total / plan.step.total < 1.12  # the formulas' mean chunks
+    assert 0.85 < found.step.total / plan.step.total < 1.12  # the formulas use average chunks
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,7 +75,7 @@ def test_a_cut_of_mean_chunks_is_the_planned_pipeline():
 
 
 def test_layers_that_chunks_cannot_share_cost_what_they_cost():
-    """126 layers in 7 chunks on each of 16 ranks: the mean chunk of 1.125 layers can be on no rank."""
+    """126 layers in 7 chunks on each of 16 ranks: no rank can hold the average chunk of 1.125 layers."""
     model, plan = planned("llama3-405b", pp=16, dp=128, virtual=7, num_microbatches=16)
     found = time_plan(model, plan, SETUP)
     assert found.step.total > 1.03 * plan.step.total and {*found.cut} == {1, 2}
@@ -111,7 +111,7 @@ def test_dealing_by_hand():
     assert at_least([5, 5, 1], 2) == [4, 5, 2]
 
 
-# The planner's formula of the pipeline beside the simulated schedule: exact with equal stages, else never far off
+# The planner's pipeline formula and the simulated schedule: exact for equal stages, otherwise never far off
 
 
 PLANNED_KINDS = {
@@ -141,7 +141,7 @@ def test_equal_stages_without_messages_take_exactly_what_the_formula_says(kind, 
 @pytest.mark.parametrize("model", ["gpt3-175b", "llama3-405b", "llama3-8b"])
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (8, 8), (16, 64)])
 def test_real_stages_take_about_what_the_formula_says(model, kind, p, m):
-    """With an output layer as long as several of the 8B's layers the formula is too slow, by a tenth at most."""
+    """If the output layer takes as long as several of the 8B's layers, the formula is at most a tenth too slow."""
     layout, pipeline = case(model, p, m, kind)
     step = step_seconds(ZOO[model], layout, Setup(H100))
     assert 0.98 < (step.total - step.data - step.optimizer) / played_seconds(pipeline, layout) < 1.12

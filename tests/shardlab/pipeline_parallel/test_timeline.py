@@ -17,7 +17,7 @@ from shardlab.pipeline_parallel.schedule import Kind, Overlap, parse_slot
 from shardlab.pipeline_parallel.simulation import simulate
 from shardlab.pipeline_parallel.traces import from_csv, to_csv, to_trace
 
-# ---- The figure shows what the schedule says -------------------------------------------------------------------------
+# ---- The figure matches the schedule ---------------------------------------------------------------------------------
 
 
 def test_the_numbers_of_week_7_stand_in_title_and_sentence():
@@ -65,13 +65,13 @@ def test_a_full_backward_has_no_line_inside_and_its_number_in_the_middle():
 
 
 def widths_of(ax):
-    """Pixels of the boxes that are F of microbatch 0 on rank 0."""
+    """Widths in pixels of the boxes for F of microbatch 0 on rank 0."""
     first = next(patch for patch in ax.patches if patch.get_facecolor() == to_rgba(PALETTE["forward"]))
     return first.get_window_extent().width
 
 
 def test_timelines_of_one_figure_share_the_axis():
-    """The bubble of GPipe is as long with 1, 4 and 8 microbatches, and it looks so."""
+    """GPipe's bubble is equally long with 1, 4 and 8 microbatches, and looks so."""
     figure, axes = figures.new_rows(7, 3.6, 3)
     schedules = [gpipe(2, number) for number in (1, 4, 8)]
     sentence = figures.draw_timelines(axes, [("GPipe", schedule) for schedule in schedules])
@@ -106,7 +106,7 @@ def test_numbers_of_neighbours_do_not_run_together(width, build, is_written):
     figures.draw_timeline(ax, build)
     figure.draw_without_rendering()
     extents = [text.get_window_extent() for text in ax.texts]
-    assert bool(extents) == is_written  # all or none: 16 x 32 has no room, and would show one-digit numbers alone
+    assert bool(extents) == is_written  # all or none: 16 x 32 has no room, and would show only one-digit numbers
     air = figure.dpi / 72  # one point
     beside = [(a, b) for a, b in combinations(extents, 2) if a.y0 < b.y1 and b.y0 < a.y1]
     assert all(max(b.x0 - a.x1, a.x0 - b.x1) >= air for a, b in beside)
@@ -121,7 +121,7 @@ def test_a_measured_timeline_is_called_so():
 
 def test_too_much_to_see_is_refused():
     _, ax = figures.new_axes()
-    with pytest.raises(ValueError, match="3000 or fewer"):
+    with pytest.raises(ValueError, match="at most 3000"):
         figures.draw_timeline(ax, gpipe(16, 1024))
 
 
@@ -156,7 +156,7 @@ def test_the_explorer_follows_its_sliders_and_runs():
     assert "simulated time" in predicted.value
 
 
-# ---- What is marked on a timeline is what the clock says -------------------------------------------------------------
+# ---- Marks on a timeline match the simulated times -------------------------------------------------------------------
 
 
 def drawn(schedule, **marks):
@@ -187,7 +187,7 @@ def test_phases_change_at_the_first_backward_and_last_forward():
     ax, sentence = drawn(one_f_one_b(4, 8), phases=True)
     assert [text.get_text() for text in ax.texts if not text.get_text().isdigit()] == ["warm-up", "steady", "cool-down"]
     assert "first backwards begin at 10, 8, 6, 4, last forwards end at 22, 23, 24, 25" in sentence
-    ax, _ = drawn(gpipe(4, 8), phases=True)  # backwards begin when all forwards have ended: no steady phase
+    ax, _ = drawn(gpipe(4, 8), phases=True)  # backwards begin after all forwards, so there is no steady phase
     assert [text.get_text() for text in ax.texts if not text.get_text().isdigit()] == ["warm-up", "cool-down"]
 
 
@@ -220,7 +220,7 @@ def test_what_is_lit_up_is_told():
     assert len(pale) == 4 * 24 - 4
 
 
-# ---- What leaves the package can be read by others, and comes back unchanged -----------------------------------------
+# ---- Exports can be read by other tools, and read back unchanged -----------------------------------------------------
 
 
 @pytest.mark.parametrize("name", BUILDERS)

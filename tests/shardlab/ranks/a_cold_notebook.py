@@ -1,4 +1,4 @@
-"""A notebook that waits in a cold call, until it is killed."""
+"""A notebook that waits in a cold call until it is killed."""
 
 import time
 

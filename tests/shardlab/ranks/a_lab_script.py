@@ -1,4 +1,4 @@
-"""A lab's script, started by `torchrun` or by hand: prints what every rank got and sent."""
+"""A lab script, started by `torchrun` or by hand. Prints what every rank received and sent."""
 
 import sys
 
@@ -11,4 +11,4 @@ with torchrun_group() as group:
     with meter.record() as bill:
         total = ring_all_reduce(torch.full((8,), float(group.rank())), group=group)
     line = f"rank {group.rank()} of {group.size()}: {total[0].item():g}, {bill.sent_bytes:g} bytes\n"
-    sys.stdout.write(line)  # in one piece: ranks share the pipe, and print() may write a line's end apart
+    sys.stdout.write(line)  # in one call: ranks share the pipe, and print() may write the newline separately

@@ -1,4 +1,4 @@
-"""A session on a hostile machine: prints as JSON what came back and what the loopback interface carried."""
+"""A session on a hostile machine. Prints the results and the bytes on the loopback interface as JSON."""
 
 import json
 import os

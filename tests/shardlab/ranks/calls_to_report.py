@@ -1,4 +1,4 @@
-"""Functions for ranks: every collective and every message, with or without a wait."""
+"""Functions to run on ranks: every collective and every message, with or without a wait."""
 
 import torch
 import torch.distributed as dist
@@ -28,8 +28,8 @@ COLLECTIVES = {
     ),
     "barrier": lambda t, n, **how: dist.barrier(**how),
 }
-NO_FUTURE = ("reduce_scatter", SCATTER)  # gloo's have none, and are complete after a wait alone
-FUTURE = "all_reduce_coalesced"  # torch gives no handle here, only a future
+NO_FUTURE = ("reduce_scatter", SCATTER)  # gloo's have no future, and complete only after a wait
+FUTURE = "all_reduce_coalesced"  # torch returns no handle here, only a future
 OBJECTS = {
     "all_gather_object": lambda n, group: dist.all_gather_object([None] * n, 1, group=group),
     "broadcast_object_list": lambda n, group: dist.broadcast_object_list([1], group_src=0, group=group),
@@ -40,7 +40,7 @@ OBJECTS = {
 
 
 def dropped(kind):
-    """One asynchronous collective whose handle nobody keeps."""
+    """One asynchronous collective whose handle is dropped."""
     COLLECTIVES[kind](torch.ones(4), dist.get_world_size(), async_op=True)
 
 
@@ -50,7 +50,7 @@ def every_kind_dropped():
 
 
 def every_kind_looked_after(how):
-    """Every collective and message, with a handle that is looked after in one way."""
+    """Every collective and message, with handles that are all waited for in the same way."""
     size, peer = dist.get_world_size(), 1 - dist.get_rank()
     kinds = [
         kind for kind in COLLECTIVES if kind != FUTURE and not (how in ("future", "polling") and kind in NO_FUTURE)
@@ -60,7 +60,7 @@ def every_kind_looked_after(how):
     pairs = [(dist.isend, torch.ones(2)), (dist.irecv, torch.empty(2))]
     works += dist.batch_isend_irecv([dist.P2POp(call, tensor, peer) for call, tensor in pairs])
     for work in works:
-        if work in works[-4:] or how == "wait":  # gloo's messages have no future, and are complete after a wait alone
+        if work in works[-4:] or how == "wait":  # gloo's messages have no future, and complete only after a wait
             work.wait()
         elif how == "another handle":
             same = [work]
@@ -73,7 +73,7 @@ def every_kind_looked_after(how):
 
 
 def every_kind_synchronous():
-    """No handle at all; torch's own waits are not the program's."""
+    """Without handles. The waits inside torch do not count as the program's."""
     size = dist.get_world_size()
     for collective in COLLECTIVES.values():
         collective(torch.ones(4), size)
@@ -98,7 +98,7 @@ def dropped_messages(batch):
 
 
 def outside(kinds):
-    """On rank 2: calls on a group of ranks 0 and 1."""
+    """Calls from rank 2 on a group of ranks 0 and 1."""
     group = dist.new_group([0, 1])
     if dist.get_rank() < 2:
         return

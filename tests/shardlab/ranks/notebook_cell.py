@@ -1,4 +1,4 @@
-"""Functions as a notebook's kernel makes them: compiled from a cell, in `__main__`, with its lines in linecache."""
+"""Functions as a notebook kernel makes them: compiled from a cell in `__main__`, with its lines in linecache."""
 
 import linecache
 import textwrap
@@ -9,7 +9,7 @@ _numbers = count(1000)
 
 
 def run_cell(source: str, **names: Any) -> dict[str, Any]:
-    """Run one cell; returns what the notebook knows afterwards: `names` and what the cell defined."""
+    """Run one cell. Returns the notebook's names afterwards: `names` and everything the cell defined."""
     text = textwrap.dedent(source)
     filename = f"/tmp/ipykernel_4711/{next(_numbers)}.py"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)

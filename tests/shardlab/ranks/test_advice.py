@@ -1,4 +1,4 @@
-"""Advice for ranks that no message can wake, that print without end, or whose groups are gone."""
+"""Advice for ranks that no message can wake, that print endlessly, or whose groups are gone."""
 
 import queue
 import subprocess
@@ -71,7 +71,7 @@ WAITS = {
     "two locks": (two_locks, "waits for a lock, or sleeps", "another of its threads is at line"),
     "join": (joined_for_ever, "waits for a thread that does not end", "before you join it"),
     "event": (lambda: threading.Event().wait(), "waits for a lock, an event or a condition", "Set an event"),
-    "queue": (lambda: queue.Queue().get(), "waits for a queue", "Put something into it"),
+    "queue": (lambda: queue.Queue().get(), "waits for a queue", "Put an item into it"),
     "future": (lambda: Future().result(), "waits for a future", "result(timeout=...)"),
     "process": (
         lambda: subprocess.run(["sleep", "60"], check=False),
@@ -132,11 +132,11 @@ def ended_early(way):
 
 
 GROUPS = {
-    "world": "There is no process group: destroy_process_group() has ended it",
-    "group": "the group was destroyed, or was made for other ranks",
+    "world": "There is no process group: destroy_process_group() was already called",
+    "group": "the group was destroyed, or was created for other ranks",
     "one rank": "The connection to rank 0 was closed early: destroy_process_group() was called there",
-    "twice": "leave init_process_group() out",
-    "input": "A rank has no keyboard: ask before the call",
+    "twice": "remove the call to init_process_group()",
+    "input": "A rank cannot read from the keyboard: ask before the call",
 }
 
 

@@ -1,4 +1,4 @@
-"""The report of a call, from ends and ledgers alone."""
+"""The report of a call, from only exit states and ledgers."""
 
 import pytest
 from shardlab.meter.ledger import DONE, WAITING, Entry
@@ -70,10 +70,10 @@ def test_a_rank_in_new_group_waits_and_does_not_compute():
     report = explain(Outcome(ends, 4.0, timed_out=True), [ledger(), ledger(), ledger()], 4)
     assert "rank 0 waits in new_group before any communication, at line 3 of your cell, in groups()" in report
     assert "rank 1 was still computing" in report
-    assert "In new_group rank 0 waits for the others: all ranks must call new_group" in report
+    assert "In new_group, rank 0 waits for the others: all ranks must call new_group" in report
     assert "No rank waits" not in report
 
     pending = ledger(entry("send", 1, state=WAITING))
     report = explain(Outcome([RankEnd(stack=inside)] * 2, 4.0, timed_out=True), [pending, ledger()], 4)
-    assert "rank 0 waits in new_group after 1 call" in report  # an isend that is still out is not what it waits in
-    assert "In new_group ranks 0, 1 wait for the others" in report
+    assert "rank 0 waits in new_group after 1 call" in report  # it is not waiting in the pending isend
+    assert "In new_group, ranks 0, 1 wait for the others" in report

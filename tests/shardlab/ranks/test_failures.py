@@ -1,4 +1,4 @@
-"""Whatever goes wrong ends in one message that names ranks, calls and lines, and the next call works."""
+"""Every failure ends in one message that names ranks, calls and lines, and the next call works."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def test_an_exception_on_one_rank():
             dist.all_reduce(torch.ones(3))
         """)
     report = report_of(lesson["all_reduce_but_one"], ranks=4)
-    assert report.startswith("Rank 2 failed, and with it the call on 4 ranks.")
+    assert report.startswith("Rank 2 failed, which ended the call on 4 ranks.")
     assert "rank 2 raised after 1 call: ValueError: rank two does not want to" in report
     assert "rank 2 raised first:" in report
     assert 'raise ValueError("rank two does not want to")' in report
@@ -80,7 +80,7 @@ def test_an_endless_loop_is_named_with_its_line():
                 pass
         """)
     report = report_of(lesson["spin"], ranks=2, timeout=1)
-    assert report.startswith("After 1 s 1 of 2 ranks had not finished, and all were ended.")
+    assert report.startswith("After 1 s, 1 of 2 ranks had not finished, so the run was ended.")
     assert "rank 0 returned before any communication" in report
     assert "rank 1 was still computing before any communication, at line " in report
     assert " of your cell, in spin()" in report
@@ -98,7 +98,7 @@ def test_two_blocking_sends_are_a_deadlock_noticed_at_once():
             dist.recv(theirs, other)
         """)
     report = report_of(lesson["exchange"], ranks=2, timeout=60)
-    assert report.startswith("Deadlock: 2 of 2 ranks wait, and nothing can wake them.")
+    assert report.startswith("Deadlock: 2 of 2 ranks wait, and nothing can wake them, so the run was ended.")
     for rank in (0, 1):
         assert (
             f"rank {rank} waits in send to rank {1 - rank} ([4] float32), line 7 of your cell, in exchange()" in report
@@ -112,7 +112,7 @@ def test_two_receives_are_a_deadlock():
 
     report = report_of(wait_for_each_other, ranks=2, timeout=60)
     assert "rank 1 waits in recv from rank 0" in report
-    assert "it had finished no call before" in report
+    assert "it had not finished any call" in report
     assert "Nobody sends" in report
 
 
@@ -126,7 +126,7 @@ def test_a_call_that_one_rank_never_makes():
     report = report_of(all_but_one, ranks=3, timeout=60)
     assert "rank 0 returned after 1 call; its last was all_reduce" in report
     assert "its last finished call was all_reduce ([2] float32), line " in report
-    assert "Rank 0 has returned: it never makes the call that the others wait for." in report
+    assert "Rank 0 has already returned, so it never makes the call that the others wait for." in report
 
 
 def test_collectives_in_another_order_name_the_first_divergence():
@@ -169,7 +169,7 @@ def test_a_receive_that_does_not_match_its_send(received, named):
     report = report_of(mismatch, received, ranks=2, timeout=3)
     assert "Message 1 from rank 0 to rank 1: sent as [4] float32" in report
     assert named in report
-    assert "A receive must have the size and dtype of its send." in report
+    assert "A receive needs the size and dtype of its send." in report
 
 
 def test_a_collective_of_different_dtypes_does_not_pass_as_success():
@@ -177,7 +177,7 @@ def test_a_collective_of_different_dtypes_does_not_pass_as_success():
         dist.all_reduce(torch.ones(4, dtype=torch.float32 if dist.get_rank() else torch.int32))
 
     report = report_of(reinterpret, ranks=2, timeout=3)
-    assert report.startswith("Every rank returned, but what was sent is not what arrived.")
+    assert report.startswith("Every rank returned, but some data did not arrive as sent.")
     assert "The ranks diverge at collective #1: rank 0 called all_reduce ([4] int32)" in report
 
 
@@ -196,15 +196,15 @@ def test_without_the_ledger_a_hang_still_names_the_lines():
         dist.recv(torch.zeros(1), 1 - dist.get_rank())
 
     report = report_of(hang, ranks=2, timeout=1, observe=False)
-    assert report.startswith("After 1 s 2 of 2 ranks had not finished")
-    assert "rank 0 was still at work (its calls were not observed), at line " in report
+    assert report.startswith("After 1 s, 2 of 2 ranks had not finished")
+    assert "rank 0 was still running (its calls were not observed), at line " in report
     assert "of test_failures.py, in hang()" in report
 
 
 def test_a_slow_computation_is_not_a_deadlock():
     def compute():
         if dist.get_rank() == 0:
-            time.sleep(2.5)  # longer than a deadlock takes to be certain
+            time.sleep(2.5)  # longer than it takes to be certain of a deadlock
         dist.all_reduce(torch.ones(1))
         return "done"
 

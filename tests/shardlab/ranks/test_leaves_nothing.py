@@ -1,4 +1,4 @@
-"""After a call nothing is left of it: no process, file, socket or shared memory, and no memory in the worker."""
+"""A call leaves nothing behind: no process, file, socket or shared memory, and no memory in the worker."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ CALLS = 200
 def test_strays_of_a_rank_are_ended_and_do_not_hold_up_its_result():
     def leave_strays():
         sleeper = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-        pid = os.fork()  # as a loader's worker does: it holds every pipe of its rank open
+        pid = os.fork()  # like a data loader's worker, it keeps every pipe of its rank open
         if pid == 0:
             os.setsid()
             time.sleep(1000)
@@ -49,7 +49,7 @@ def worker_process():
 
 
 def traces():
-    """What a leak would make grow: processes, descriptors and sockets of the worker and of ours, shared memory."""
+    """Everything that a leak would increase: processes, descriptors and sockets of worker and test, shared memory."""
     worker = worker_process()
     return {
         "processes": len(psutil.Process().children(recursive=True)),

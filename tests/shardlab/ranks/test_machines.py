@@ -1,4 +1,4 @@
-"""Ranks on several machines, and in different surroundings."""
+"""Ranks on several machines, and in different environments."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import torch.distributed as dist
 from shardlab.ranks.rendezvous import OURS, agreed_name, refuse_inside_torchrun
 from shardlab.ranks.travel import child_environment
 
-# ---- Ranks that torchrun starts again meet under a fresh name; shardlab.run inside torchrun is refused ---------------
+# ---- Ranks restarted by torchrun meet under a fresh name; shardlab.run inside torchrun is refused --------------------
 
 
 def names_of_an_attempt(store, size):
@@ -33,7 +33,7 @@ def names_of_an_attempt(store, size):
 
 def test_each_attempt_has_one_name_of_its_own_in_a_store_that_stays():
     store = dist.HashStore()
-    attempts = [names_of_an_attempt(store, size) for size in (3, 3, 1, 2, 4)]  # nodes go and come
+    attempts = [names_of_an_attempt(store, size) for size in (3, 3, 1, 2, 4)]  # nodes leave and join
     assert all(len({*names}) == 1 and names[0] for names in attempts)
     assert len({names[0] for names in attempts}) == len(attempts)
 
@@ -47,11 +47,11 @@ def test_a_rank_whose_peers_stay_away_gives_up():
     ("environment", "is_refused"),
     [
         ({}, False),
-        ({"RANK": "0", "WORLD_SIZE": "4"}, False),  # variables of a cell of a notebook
+        ({"RANK": "0", "WORLD_SIZE": "4"}, False),  # variables set in a notebook cell
         ({"TORCHELASTIC_RUN_ID": "a", "WORLD_SIZE": "1", "RANK": "0"}, False),
         ({"TORCHELASTIC_RUN_ID": "a", "WORLD_SIZE": "2", "RANK": "1"}, True),
         ({"TORCHELASTIC_RUN_ID": "a", "WORLD_SIZE": "2", "RANK": "1", OURS: "a"}, False),  # a rank of shardlab.run
-        ({"TORCHELASTIC_RUN_ID": "b", "WORLD_SIZE": "2", "RANK": "1", OURS: "a"}, True),  # torchrun inside of one
+        ({"TORCHELASTIC_RUN_ID": "b", "WORLD_SIZE": "2", "RANK": "1", OURS: "a"}, True),  # torchrun inside such a rank
     ],
 )
 def test_only_a_rank_of_somebodys_torchrun_may_not_start_ranks(monkeypatch, environment, is_refused):
@@ -67,7 +67,7 @@ def test_only_a_rank_of_somebodys_torchrun_may_not_start_ranks(monkeypatch, envi
         shardlab.run(dist.get_rank, ranks=2)
 
 
-# A lab's script under plain torchrun on two machines: network namespaces with a link between them, and no names
+# A lab script under plain torchrun on two machines: linked network namespaces without name resolution
 
 
 def ip(*words):
@@ -121,7 +121,7 @@ def test_a_lab_script_spans_two_machines(machines):
     assert lines == [f"rank {rank} of 4: 6, 48 bytes" for rank in range(4)], outputs
 
 
-# A session where nothing can be written, the host name does not resolve and a proxy is set; and what crosses `lo`
+# A session where nothing is writable, the host name does not resolve and a proxy is set; and the bytes on `lo`
 
 
 ROOT = Path(__file__).parents[3]
@@ -150,7 +150,7 @@ def test_nothing_can_be_written_and_the_ranks_run(session):
 
 @pytest.mark.slow
 def test_no_host_name_is_asked_for(session):
-    assert session["seconds"] < 30  # a name that does not resolve costs gloo 35 s
+    assert session["seconds"] < 30  # an unresolvable name costs gloo 35 s
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The server that shares a GPU: started once, given a share a rank, and gone without a trace. On any machine."""
+"""The server that shares a GPU: started once, given a share per rank, and gone without a trace. On any machine."""
 
 import os
 import stat
@@ -28,7 +28,7 @@ while not (pipe / "quit").exists():
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """Puts a stand-in for NVIDIA's program on the PATH; returns a function that says what it does first."""
+    """Puts a substitute for NVIDIA's program on the PATH. Returns a function that sets what it does first."""
 
     def write(before=""):
         program = tmp_path / mps.PROGRAM
@@ -109,7 +109,7 @@ def test_a_process_that_ends_takes_its_server_along_however_it_ends(server, end)
 
 @pytest.mark.skipif(transports.count_gpus() > 0, reason="its ranks would find a GPU")
 def test_a_call_that_failed_leaves_no_server_to_the_next(server, monkeypatch):
-    """NVIDIA's lets no client in once one of its clients was killed."""
+    """NVIDIA's server accepts no new clients after one of its clients was killed."""
     server()
     monkeypatch.setattr(transports, "check_transport", lambda *_: transports.NCCL_SHARED)
     folder = Path(mps.environment(2)["CUDA_MPS_PIPE_DIRECTORY"]).parent

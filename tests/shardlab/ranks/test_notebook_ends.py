@@ -1,4 +1,4 @@
-"""In a real kernel: Ctrl-C ends the ranks and not the notebook; a killed notebook ends everything it started."""
+"""In a real kernel, Ctrl-C ends the ranks but not the notebook, and killing a notebook ends everything it started."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import shardlab
 import torch.distributed as dist
 from jupyter_client.manager import start_new_kernel
 
-LIMIT = 20  # seconds in which a process ends by itself
+LIMIT = 20  # seconds for a process to end by itself
 FIRST_CELL = """
 import shardlab, torch, torch.distributed as dist
 
@@ -29,7 +29,7 @@ shardlab.run(dist.get_rank, ranks=2)
 
 
 class Notebook:
-    """A kernel and what its cells put out: text, the last value, and the lines of a traceback."""
+    """A kernel and the output of its cells: text, the last value, and the lines of a traceback."""
 
     def __init__(self):
         self.kernel, self.client = start_new_kernel()
@@ -39,7 +39,7 @@ class Notebook:
         self.client.execute(code)
 
     def outputs(self, until=None):
-        """What the running cell puts out until it ends, or until `until` was printed."""
+        """The output of the running cell until it ends or `until` was printed."""
         text = ""
         while True:
             message = self.client.get_iopub_msg(timeout=60)
@@ -80,7 +80,7 @@ def is_running(process):
 
 
 def are_over(processes):
-    """Whether all processes end within the limit; whether their parent has asked for their exit codes is not ours."""
+    """Whether all processes end within the limit. Zombies count as ended."""
     until = time.monotonic() + LIMIT
     while any(map(is_running, processes)) and time.monotonic() < until:
         time.sleep(0.05)
@@ -103,7 +103,7 @@ def test_interrupted_then_without_its_worker_then_killed(notebook):
     assert family_of(notebook.process) == [torchrun, worker]
 
     report = notebook.run("shardlab.run(fail, ranks=1)")
-    assert report.startswith("RanksFailed: Rank 0 failed, and with it the call on 1 rank.")
+    assert report.startswith("RanksFailed: Rank 0 failed, which ended the call on 1 rank.")
     assert 'raise ValueError("on purpose")' in report
     assert "shardlab/ranks" not in report
 
@@ -126,7 +126,7 @@ def test_a_cold_call_ends_with_its_notebook():
     until = time.monotonic() + LIMIT
     while len(family := family_of(process)) < 2 and time.monotonic() < until:
         time.sleep(0.1)
-    time.sleep(1)  # the rank imports torch, or is in its call already
+    time.sleep(1)  # the rank is importing torch or already in its call
     notebook.kill()
     notebook.wait()
     assert len(family) == 2

@@ -1,4 +1,4 @@
-"""Processes of ranks: cold starts, threads, memory that they share."""
+"""Rank processes: cold starts, threads, shared memory."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ from shardlab.ranks.inside import torchrun_group
 from shardlab.ranks.shared_pages import LARGE, _private_memory
 from shardlab.ranks.travel import by_value, pack
 
-# A cold torchrun and the warm worker give the same: results, failures, prints, and one group of real processes
+# A cold torchrun and the warm worker give the same results, failures, prints, and one group of real processes
 
 
 def lesson(number):
@@ -62,7 +62,7 @@ def test_a_cold_failure_has_the_same_words(capsys):
     with pytest.raises(shardlab.RanksFailed) as failure:
         shardlab.run(cell["fail"], ranks=2, launcher="torchrun", transport="gloo")
     report = str(failure.value)
-    assert report.startswith("Rank 1 failed, and with it the call on 2 ranks.")
+    assert report.startswith("Rank 1 failed, which ended the call on 2 ranks.")
     assert 'raise ValueError("not today")' in report
     assert "[rank 0] about to fail" in capsys.readouterr().out
 
@@ -83,7 +83,7 @@ def test_a_lab_script_without_torchrun_says_how_to_start_it():
         pass
 
 
-# Several threads call at once, as two widgets of a notebook do: every result is right, and nothing is left behind
+# Several threads call at once, like two widgets of a notebook: all results are right, and nothing is left over
 
 
 def numbered(number):
@@ -95,7 +95,7 @@ def registered():
 
 
 def test_a_module_stays_on_the_list_until_the_last_thread_has_packed():
-    """The other thread is held in the middle of its call: no luck decides."""
+    """The other thread is held in the middle of its call, so the result does not depend on timing."""
     before, inside, finish = registered(), threading.Event(), threading.Event()
 
     def other():
@@ -121,7 +121,7 @@ def test_two_functions_of_one_module_travel_together():
 
 def test_what_cannot_travel_leaves_the_list_as_it_was():
     before = registered()
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         pack(numbered, (threading.Lock(),))
     assert registered() == before
 
@@ -157,7 +157,7 @@ def test_threads_that_call_first_start_one_worker(monkeypatch):
     assert len(made) == 1 and workers == made * 4
 
 
-# Ready to be forked: what is imported lies in large pages, and a rank that writes changes its own copy alone
+# Ready to be forked: imports are in large pages, and a rank that writes changes only its own copy
 
 
 MAPS = """\

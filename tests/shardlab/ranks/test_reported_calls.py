@@ -1,4 +1,4 @@
-"""Calls that torch is silent about: handles that nobody waits for, and calls of ranks outside the group."""
+"""Calls that torch does not report: handles that are never waited for, and calls from ranks outside the group."""
 
 import pytest
 import shardlab

@@ -84,7 +84,7 @@ def test_prints_of_many_bytes_are_cut_and_the_call_goes_on(capsys):
 
 @pytest.mark.parametrize("notebook", [True, False])
 def test_a_long_call_shows_that_it_lives(capsys, monkeypatch, notebook):
-    """In a program it does not stand between what it prints, which may be JSON."""
+    """In a program, no progress line may mix with its output, which may be JSON."""
     monkeypatch.setattr("shardlab.ranks.progress.FIRST_SIGN", 0.2)
     monkeypatch.setattr("shardlab.ranks.progress.in_notebook", lambda: notebook)
 

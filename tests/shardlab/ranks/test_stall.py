@@ -1,4 +1,4 @@
-"""A deadlock is certain when all unfinished ranks wait and nothing moves; whatever moves starts the count again."""
+"""A deadlock is certain if all unfinished ranks wait and nothing moves. Any progress restarts the count."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from shardlab.ranks import stall
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Looks come one interval apart, and no process of the test computes."""
+    """Checks are one interval apart, and no process of the test computes."""
     now = [0.0]
 
     def later():
@@ -61,7 +61,7 @@ def test_a_call_in_between_starts_the_count_again(clock):
 
 
 def test_work_of_a_processor_is_movement(clock, monkeypatch):
-    for step, looks in ((2 * stall.WORK, None), (stall.WORK // 2, stall.CERTAIN)):  # half of it: an idle thread's
+    for step, looks in ((2 * stall.WORK, None), (stall.WORK // 2, stall.CERTAIN)):  # half of it, as of an idle thread
         times = iter(range(step, 1000 * step, step))
         monkeypatch.setattr(stall, "_processor_time", lambda pid, times=times: next(times))
         assert looks_until_certain(stall.StallWatch([a_waiting_rank()[0]]), {0: 1}) == looks
@@ -104,7 +104,7 @@ def test_only_a_process_that_waits_for_an_event_is_asleep():
     assert becomes(False, "import time; time.sleep(60)", stopped=True)
     assert becomes(False, "exec('while True: pass')")
     assert becomes(False, "import threading; threading.Thread(target=lambda: sum(iter(int, 1))).start()")
-    assert not stall._is_asleep(2**22 + 1)  # nobody
+    assert not stall._is_asleep(2**22 + 1)  # no such process
 
 
 IN_ANOTHER_NAMESPACE = """

@@ -1,4 +1,4 @@
-"""What a notebook writes travels to the ranks: functions, what they close over, classes, and the lines of the cell."""
+"""A notebook's code is sent to the ranks: functions, their closures, classes, and the lines of the cell."""
 
 import socket
 import threading
@@ -85,14 +85,14 @@ def test_what_cannot_travel_is_named(make):
     def use_it():
         return thing
 
-    with pytest.raises(TypeError, match=r"use_it\(\) or one of its arguments cannot travel .* inside the function"):
+    with pytest.raises(TypeError, match=r"use_it\(\) or one of its arguments cannot be sent .* inside the function"):
         shardlab.run(use_it, ranks=2)
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         shardlab.run(print, thing, ranks=2)
 
 
 def test_a_function_travels_that_says_config_beside_dist():
-    """torch.distributed.config is a module with a class of its own, and such a function takes it along."""
+    """torch.distributed.config is a module with its own class, and such a function is sent together with it."""
 
     def width_of_the_model():
         import shardlab.model
@@ -107,5 +107,5 @@ def test_a_result_that_cannot_travel_back_is_named():
     def a_generator():
         return (number for number in range(3))
 
-    with pytest.raises(shardlab.RanksFailed, match=r"what a_generator\(\) returned cannot travel back"):
+    with pytest.raises(shardlab.RanksFailed, match=r"the return value of a_generator\(\) cannot be sent back"):
         shardlab.run(a_generator, ranks=1)

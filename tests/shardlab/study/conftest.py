@@ -1,4 +1,4 @@
-"""A small course, and a learner's folder that is laid out from it."""
+"""A small course, and a learner's folder created from it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ def folder(course: Path, tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def write_answer(folder: Folder) -> Callable[[str, str], None]:
-    """Write into an exercise's cell of the learner's page and save it."""
+    """Write into an exercise cell of the learner's page and save it."""
 
     def write(name: str, source: str) -> None:
         path = folder.notebook(folder.week(name.partition(".")[0]))

@@ -1,4 +1,4 @@
-"""Random things that a learner does to a page, and that the course does to it, a few at a time."""
+"""Random changes to a page by the learner and by the course, a few at a time."""
 
 from collections import Counter
 from copy import deepcopy
@@ -15,7 +15,7 @@ def given(source: str, kind: str = "markdown") -> NotebookNode:
 
 
 def exercise(name: str) -> list[NotebookNode]:
-    """An exercise's cell and its check, as nbgrader releases them."""
+    """An exercise cell and its check, as released by nbgrader."""
     own = {"grade": False, "locked": False, "schema_version": 3, "solution": True, "task": False}
     answer = v4.new_code_cell(f"def {name}():\n    raise NotImplementedError", id=f"week01-{name}")
     answer.metadata = NotebookNode(nbgrader=NotebookNode(own | {"grade_id": f"week01-{name}"}))
@@ -26,7 +26,7 @@ def exercise(name: str) -> list[NotebookNode]:
 
 
 def named(cells: list[NotebookNode]) -> list[NotebookNode]:
-    """The page's cells with the ids that the build gives them."""
+    """The page's cells with the ids assigned by the build."""
     seen = Counter()
     for cell in cells:
         if not marks(cell):
@@ -47,7 +47,7 @@ def sentence(rng: Random) -> str:
 
 
 def learners_turn(cells: list[NotebookNode], rng: Random, number: int) -> None:
-    """Answer, add, move or change a few cells; what is written is never written twice."""
+    """Answer, add, move or change a few cells. No text is written twice."""
     for turn in range(rng.randrange(4)):
         place, text = rng.randrange(len(cells)), f"# the learner's {number}.{turn}"
         what = rng.choice(["answer", "add", "add", "move", "change", "add on top"])
@@ -65,7 +65,7 @@ def learners_turn(cells: list[NotebookNode], rng: Random, number: int) -> None:
 
 
 def courses_turn(page: list[NotebookNode], rng: Random, number: int) -> list[NotebookNode]:
-    """A newer page: cells in other words, new, gone and swapped; exercises with another blank, new and gone."""
+    """A newer page: reworded, new, removed and swapped cells; exercises with a changed blank, new and removed."""
     cells = deepcopy(page)
     for turn in range(rng.randrange(1, 4)):
         turns = [_words, _words, _new, _gone, _swapped, _blanks, _checks, _more, _less]

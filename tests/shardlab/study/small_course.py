@@ -1,4 +1,4 @@
-"""A course of two small weeks, as the build gives pages out."""
+"""A course of two small weeks, with pages as released by the build."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ WEEK, LATER = "week01_rings", "week02_buckets"
 
 
 def write_page(course: Path, week: str, cells: list[NotebookNode]) -> None:
-    """A page as the course gives it out, checksums included."""
+    """Write a page as the course releases it, including checksums."""
     for cell in cells:
         if facts := page.marks(cell):
             facts["checksum"] = page.checksum(cell)
@@ -33,7 +33,7 @@ def cells_of_week_2() -> list[NotebookNode]:
 
 
 def write_course(folder: Path) -> None:
-    """Both weeks, and hints for the first."""
+    """Write both weeks, and hints for the first."""
     write_page(folder, WEEK, first_page(Random(0)))
     write_page(folder, LATER, cells_of_week_2())
     hints = {f"week01.{name}": ["look", "look there", "write this"] for name in ("one", "two", "three")}

@@ -1,4 +1,4 @@
-"""Everything as one file and back; a foreign or broken file changes nothing."""
+"""Export everything to one file and import it. A foreign or broken file changes nothing."""
 
 import json
 import stat
@@ -15,7 +15,7 @@ MARK = json.dumps({"format": 1})
 
 @pytest.fixture
 def worked(folder, write_answer):
-    """A folder with an answer, an attempt, a record, a note, and things that are nobody's work."""
+    """A folder with an answer, an attempt, a record, a note, and files that are not the learner's work."""
     write_answer("week01.one", ANSWER)
     page.write(folder.attempts / "week01.two-1.py", "old\n")
     records.note("check", path=folder.path, exercise="week01.one", points=2)
@@ -69,14 +69,14 @@ def test_an_import_that_stops_half_way_loses_nothing(worked, empty, tmp_path, mo
         return rename(self, target)
 
     monkeypatch.setattr(path_type, "rename", full)
-    with pytest.raises(ValueError, match=r"half way.*before-import-1"):
+    with pytest.raises(ValueError, match=r"halfway.*before-import-1"):
         bundle.bring(worked, tmp_path / "blank.zip", replace=True)
     assert files(worked.path / "before-import-1") == before
 
 
 def test_an_export_overwrites_nothing_and_names_what_it_leaves_out(worked, tmp_path):
     (tmp_path / "there.zip").write_text("mine")
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(ValueError, match="already exists"):
         bundle.export(worked, tmp_path / "there.zip")
     with pytest.raises(ValueError, match="cannot be written"):
         bundle.export(worked, tmp_path / "nowhere" / "mine.zip")
@@ -128,7 +128,7 @@ def test_a_link_changes_nothing(empty, tmp_path):
 
 
 def damaged(path):
-    """An export in which a byte of a packed file is another one."""
+    """An export with one changed byte in a packed file."""
     zipped(path, [(".study/folder.json", MARK), ("notes.md", "some text that is long enough to be packed " * 50)])
     data = bytearray(path.read_bytes())
     place = data.index(b"notes.md") + len(b"notes.md") + 20
@@ -148,7 +148,7 @@ BROKEN = {
     "cut": (cut, "is broken"),
     "damaged": (damaged, "is broken"),
     "not an export": (lambda path: zipped(path, [("a.txt", "x")]), "not an export"),
-    "later format": (lambda path: zipped(path, [(".study/folder.json", '{"format": 9}')]), "another format"),
+    "later format": (lambda path: zipped(path, [(".study/folder.json", '{"format": 9}')]), "has a format that"),
     "no format": (lambda path: zipped(path, [(".study/folder.json", "[]")]), "cannot be unpacked"),
     "a file as a folder": (
         lambda path: zipped(path, [(".study/folder.json", MARK), ("a", "x"), ("a/b", "x")]),
@@ -172,6 +172,6 @@ def test_a_file_that_unpacks_to_too_much_is_refused(empty, tmp_path, monkeypatch
     made = zipped(tmp_path / "bomb.zip", [(".study/folder.json", MARK), ("zeros", "0" * 5000)])
     with pytest.raises(ValueError, match="larger than any"):
         bundle.bring(empty, made)
-    monkeypatch.setattr(bundle, "_refuse_foreign", lambda *_: None)  # a file may lie about its sizes
+    monkeypatch.setattr(bundle, "_refuse_foreign", lambda *_: None)  # a file may state wrong sizes
     with pytest.raises(ValueError, match="unpacks to more"):
         bundle.bring(empty, made)

@@ -1,4 +1,4 @@
-"""`shardlab study` in a terminal: each command, and a sentence with exit code 1 for whatever is wrong."""
+"""`shardlab study` in a terminal: each command, and for every error a sentence and exit code 1."""
 
 import subprocess
 import sys
@@ -46,20 +46,20 @@ def test_where_a_learner_stands(run, folder):
 
 
 def test_begin_lays_out_what_is_missing(run, folder, tmp_path):
-    assert "2 pages laid out" in run("--folder", tmp_path / "new", "begin")
+    assert "created 2 pages" in run("--folder", tmp_path / "new", "begin")
     newer(folder.course)
     assert "newer pages (1)" in run("begin")
 
 
 def test_update_says_what_changed(run, folder, write_answer):
-    assert "Every page is the newest now" in run("update")
+    assert "Every page is up to date" in run("update")
     write_answer("week01.one", "def one(): return 1")
     newer(folder.course)
     said = run("update", "week01")
     assert "backups/week01_rings-1.ipynb" in said and "1 changed, 0 new, 0 gone" in said
-    assert "the newest page" in run("update", "week01")
+    assert "already up to date" in run("update", "week01")
     folder.notebook(WEEK).unlink()
-    assert "it was not there" in run("update")
+    assert "it was missing" in run("update")
 
 
 def test_an_update_goes_on_after_a_page_that_is_broken(run, folder):
@@ -71,7 +71,7 @@ def test_an_update_goes_on_after_a_page_that_is_broken(run, folder):
 
 
 def test_reset_of_an_exercise_and_of_a_week(run, folder, write_answer):
-    assert "blank already" in run("reset", "week01.one")
+    assert "already blank" in run("reset", "week01.one")
     write_answer("week01.one", "def one(): return 1")
     assert "attempts/week01.one-1.py" in run("reset", "week01.one")
     assert "attempts/week01_rings-1.ipynb" in run("reset", "week01")
@@ -88,18 +88,18 @@ def test_hints_and_the_solution(run):
 def test_cards_are_asked_and_kept(run, folder):
     assert "No card is due" in run("cards")
     said = run("cards", "--all", "--most", "2", typed="\ny\n\nn\n")
-    assert "1 of 2" in said and "comes back in 1 day" in said
+    assert "1 of 2" in said and "see it again in 1 day" in said
     assert [row["known"] for row in records.read(folder.records)[0]] == [True, False]
-    assert "Enough for now" in run("cards", "--all", typed="")
+    assert "answers so far are saved" in run("cards", "--all", typed="")
 
 
 def test_export_and_import(run, folder, write_answer, tmp_path):
     write_answer("week01.one", "def one(): return 1")
     assert "files." in run("export", tmp_path / "mine.zip")
-    assert "there already" in run("export", tmp_path / "mine.zip", code=1)
-    assert "holds work" in run("import", tmp_path / "mine.zip", code=1)
+    assert "already exists" in run("export", tmp_path / "mine.zip", code=1)
+    assert "contains work" in run("import", tmp_path / "mine.zip", code=1)
     assert "before-import-1" in run("import", "--replace", tmp_path / "mine.zip")
-    assert "holds what mine.zip held" in run("--folder", tmp_path / "new", "import", tmp_path / "mine.zip")
+    assert "Imported mine.zip into" in run("--folder", tmp_path / "new", "import", tmp_path / "mine.zip")
     assert "return 1" in (tmp_path / "new" / WEEK / f"{WEEK}.ipynb").read_text()
 
 
@@ -108,8 +108,8 @@ def test_export_and_import(run, folder, write_answer, tmp_path):
     [
         (("update", "week77"), "no week is called"),
         (("reset", "week77"), "no week is called"),
-        (("hint", "week01.nine"), "names no single exercise"),
-        (("--folder", "nowhere", "hint", "week01.one"), "is not laid out"),
+        (("hint", "week01.nine"), "does not match one exercise"),
+        (("--folder", "nowhere", "hint", "week01.one"), "is not set up"),
         (("import", "nothing.zip"), "there is no file"),
     ],
 )

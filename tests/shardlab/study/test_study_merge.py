@@ -1,4 +1,4 @@
-"""A newer page under the same answers: whatever the learner and the course do to a page, nothing written is lost."""
+"""A newer page with the same answers: whatever learner and course change, nothing the learner wrote is lost."""
 
 from copy import deepcopy
 from itertools import pairwise
@@ -18,7 +18,7 @@ def sources(cells):
 
 
 def lost(mine, old, new):
-    """The learner's texts that are gone after an update: every cell that neither page has in these words."""
+    """The learner's texts that are gone after an update: cells whose text is in neither page."""
     theirs = set(sources(old)) | set(sources(new))
     kept = sources(merge(mine, old, new).cells)
     return [cell.source for cell in mine if cell.source not in theirs and cell.source not in kept]
@@ -52,7 +52,7 @@ def test_twenty_updates_lose_nothing(seed):
 
 
 def assert_same_neighbours(mine, merged, old, new):
-    """A cell of the learner's own stands below the cell that it stood below, in old words or new ones."""
+    """A learner's own cell is still below the same cell, in its old or new wording."""
     pages, texts = set(map(name_of, [*old, *new])), sources(merged)
     for above, cell in pairwise(mine):
         if name_of(cell) in pages or (name_of(above) in pages and above.source not in texts):
@@ -106,7 +106,7 @@ def test_a_given_cell_that_both_changed_is_there_twice(page):
     mine[1].source = "import torch\nimport numpy"
     merged = merge(mine, page, new)
     assert sources(merged.cells)[1:3] == ["import torch\nimport math", "import torch\nimport numpy"]
-    assert any("yours stands below it" in line for line in merged.told)
+    assert any("yours is below it" in line for line in merged.told)
 
 
 def test_a_given_cell_that_only_the_learner_changed_is_theirs(page):

@@ -1,4 +1,4 @@
-"""Broken pages of the course, a missing page, a full disk and a read-only folder: a sentence from every subcommand."""
+"""With broken or missing course pages, a full disk or a read-only folder, every subcommand prints a sentence."""
 
 import errno
 import json
@@ -53,7 +53,7 @@ BYTES = {"empty": b"", "torn": b'{"cells": [', "no text": b"\xff\xfe\x00", "nest
 
 @pytest.fixture
 def run(folder, monkeypatch):
-    """Run every subcommand, and return what each said; none may end in a traceback."""
+    """Run every subcommand and return the output of each. None may end in a traceback."""
     monkeypatch.setattr(folders, "course_folder", lambda: folder.course)
     monkeypatch.chdir(folder.path)
 
@@ -136,4 +136,4 @@ def test_what_could_not_be_recorded_is_said(run, monkeypatch):
 
 def test_a_sentence_has_the_file_and_the_remedy():
     told = sentence(PermissionError(errno.EACCES, "Permission denied", "/a/page.ipynb"))
-    assert told.startswith("/a/page.ipynb: you may not read or write there") and "--folder" in told
+    assert told.startswith("/a/page.ipynb: you have no permission to read or write there") and "--folder" in told

@@ -1,4 +1,4 @@
-"""The learner's folder on disk: laid out once, updated under the answers, reset with the attempt kept."""
+"""The learner's folder on disk: created once, updated without losing answers, and reset with the attempt kept."""
 
 import json
 import os
@@ -95,7 +95,7 @@ def test_a_page_that_is_saved_meanwhile_is_not_overwritten(folder, course, write
         return put_away(*paths)
 
     monkeypatch.setattr(update, "_put_away", and_save)
-    with pytest.raises(ValueError, match="saved while"):
+    with pytest.raises(ValueError, match="saved during"):
         update.update(folder, WEEK)
     assert ANSWER in texts(folder.notebook(WEEK))
 
@@ -163,11 +163,11 @@ def test_a_broken_page_is_named_and_left_alone(folder, course, what):
     [
         (lambda folder: folder.week("week77"), "no week is called 'week77'"),
         (lambda folder: folder.exercise("week01.t"), "week01.two, week01.three"),
-        (lambda folder: folder.exercise("week01."), "names no single exercise"),
+        (lambda folder: folder.exercise("week01."), "does not match one exercise"),
         (lambda folder: folder.exercise("nothing"), "week02.interview"),
         (lambda folder: find(folder.path / "nowhere", folder.course), "shardlab study begin"),
-        (lambda folder: begin(folder.course / "mine", folder.course), "lies in the course"),
-        (lambda folder: update.reset_exercise(folder, "week01.nine"), "no cell of week01.nine"),
+        (lambda folder: begin(folder.course / "mine", folder.course), "is inside the course"),
+        (lambda folder: update.reset_exercise(folder, "week01.nine"), "no cell for week01.nine"),
     ],
     ids=["week", "two exercises", "no part", "no week", "not laid out", "in the course", "no cell"],
 )

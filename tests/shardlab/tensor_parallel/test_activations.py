@@ -1,4 +1,4 @@
-"""Activations of real blocks are the formula's to the byte: split or not, any attention, any recomputation."""
+"""Activations of real blocks match the formula exactly: split or not, any attention, any recomputation."""
 
 from functools import partial
 
@@ -46,7 +46,7 @@ def transformer(config):
 
 
 def measured(config, sequence_parallel, recomputed, dtype):
-    """Bytes that a block keeps, and the same with what it keeps in words."""
+    """Bytes that a block keeps, and a description of the kept tensors."""
     block = apply_plan(Block(config).to(dtype), block_plan(config, sequence_parallel=sequence_parallel), group=None)
     layers = nn.ModuleList([block])
     for path in recomputed:
@@ -60,7 +60,7 @@ def measured(config, sequence_parallel, recomputed, dtype):
 
 
 def measured_in_all_ways(config):
-    """{(sequence parallel, recomputed): bytes and words}, so that ranks are started once for ten blocks."""
+    """{(sequence parallel, recomputed): bytes and description}, so that ranks are started once for ten blocks."""
     ways = [(split, name) for split in (False, True) for name in RECOMPUTED if not split or dist.get_world_size() > 1]
     return {way: measured(config, way[0], RECOMPUTED[way[1]], torch.bfloat16) for way in ways}
 
@@ -80,7 +80,7 @@ def test_a_block_keeps_what_the_formula_says_to_the_byte(config, ranks):
 
 
 def every_kth_recomputed(config, sequence_parallel, every):
-    """Bytes that four blocks keep of which each `every`th is recomputed."""
+    """Bytes kept by four blocks of which each `every`th is recomputed."""
     block = nn.Sequential(*(Block(config).bfloat16() for _ in range(4)))
     plan = {f"*.{path}": split for path, split in block_plan(config, sequence_parallel=sequence_parallel).items()}
     blocks = recompute(apply_plan(block, plan, group=None), "*", every=every)
@@ -113,12 +113,12 @@ def test_in_float32_numbers_take_four_bytes_and_masks_one():
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 @pytest.mark.parametrize(("tp", "sequence_parallel"), [(1, False), (4, False), (4, True)])
 def test_the_papers_table_and_the_small_terms_are_the_whole(tp, sequence_parallel, recompute):
-    """s 2048, b 2, h 1024, a 16: table 2 of arXiv 2205.05198, and 8sb for the norms' statistics."""
+    """s 2048, b 2, h 1024, a 16: table 2 of arXiv 2205.05198, plus 8sb for the norms' statistics."""
     s, b, h, a = 2048, 2, 1024, 16
     model = Transformer("GPT", 1, h, a, a, 4 * h, 50257, s, flash=False)
     layout = Layout(tp=tp, sequence_parallel=sequence_parallel, microbatch=b, recompute=recompute)
     printed = gpt_layer_activation_bytes(s, b, h, a, tp, sequence_parallel=sequence_parallel, recompute=recompute)
-    if recompute == "full":  # the paper prints 2sbh for both; a split sequence is kept in parts
+    if recompute == "full":  # the paper prints 2sbh for both, but a split sequence is kept in parts
         printed, statistics = printed / (tp if sequence_parallel else 1), 0
     else:
         statistics = 8 * s * b / (tp if sequence_parallel else 1)

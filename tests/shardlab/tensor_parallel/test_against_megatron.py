@@ -1,4 +1,4 @@
-"""Our operators, layers, embedding and loss beside megatron-core's own, for the same weights on the same ranks."""
+"""Our operators, layers, embedding and loss compared with megatron-core's: same weights, same ranks."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def with_megatron(function, *args):
-    """Run a comparison on ranks on which the CPU answers for CUDA."""
+    """Run a comparison on ranks where the CPU takes the place of CUDA."""
     sys.path.insert(0, LAB)
     from on_cpu import megatron_on_cpu
 
@@ -42,7 +42,7 @@ def drawn(*shape, own=False):
 
 
 def both(ours, theirs, x):
-    """Outputs and gradients of two functions of one x, for one gradient that differs by rank."""
+    """Outputs and gradients of two functions of the same x, with the same output gradient, which differs by rank."""
     results = []
     for function in (ours, theirs):
         leaf = x.clone().requires_grad_()
@@ -91,12 +91,12 @@ def operators():
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_our_operators_are_megatrons_to_the_last_bit(ranks):
-    """megatron-core 0.16.1 returns a transposed x as it was: it sums a copy."""
+    """megatron-core 0.16.1 returns a transposed x unchanged, because it sums a copy."""
     assert on_ranks(operators, ranks=ranks) == [(True, False)] * ranks
 
 
 def layers(sequence_parallel):
-    """Largest differences of outputs, input gradients and weight gradients; dimension 0 is Megatron's sequence."""
+    """Largest differences of outputs, input gradients and weight gradients. Megatron's sequence is dimension 0."""
     from megatron.core.tensor_parallel import ColumnParallelLinear as TheirColumn
     from megatron.core.tensor_parallel import RowParallelLinear as TheirRow
     from megatron.core.transformer import TransformerConfig
@@ -175,7 +175,7 @@ def vocabulary():
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_our_embedding_and_loss_are_megatrons_on_every_rank(ranks):
-    """megatron-core 0.16.1 smooths over a rank's part of the vocabulary: each rank has another loss (its issue 737)."""
+    """megatron-core 0.16.1 smooths over a rank's part of the vocabulary, so losses differ by rank (its issue 737)."""
     by_rank = on_ranks(vocabulary, ranks=ranks)
     assert max(apart for apart, _ in by_rank) < 1e-5
     assert len({ours for _, (ours, _) in by_rank}) == 1

@@ -1,4 +1,4 @@
-"""What Megatron-LM's own unit tests ask, in our words, of our operators behind a thin adapter of its names.
+"""Megatron-LM's own unit tests, rewritten, for our operators behind a thin adapter with its names.
 
 Source: NVIDIA/Megatron-LM, tests/unit_tests/tensor_parallel: test_mappings, test_layers, test_initialization,
 test_cross_entropy. As there, eight ranks are two groups of four; megatron-core itself is not needed.
@@ -19,7 +19,7 @@ INPUT, SAME, OUTPUT = "t times the output", "the output", "1/t of the output"
 
 @dataclass
 class Region:
-    """One of Megatron's regions by one of our operators: called it is the forward."""
+    """One of Megatron's regions, implemented by one of our operators. Calling it runs the forward."""
 
     group: dist.ProcessGroup
     operator: object
@@ -30,7 +30,7 @@ class Region:
         return self.operator(x, *(() if self.dim is None else (self.dim,)), group=self.group)
 
     def backward(self, gradient):
-        """The gradient of an input, which the operator's adjoint makes of an output's."""
+        """The input gradient, computed by the operator's adjoint from the output gradient."""
         size, shape = dist.get_world_size(self.group), list(gradient.shape)
         if self.dim is not None:
             shape[self.dim] = shape[self.dim] * size if self.input_is == INPUT else shape[self.dim] // size
@@ -39,7 +39,7 @@ class Region:
 
 
 class Adapter:
-    """Megatron's names and signatures, each a line of ours; t ranks next to each other are a group."""
+    """Megatron's names and signatures, each one line with our functions. t neighboring ranks form a group."""
 
     def __init__(self, t):
         groups = [dist.new_group(range(first, first + t)) for first in range(0, dist.get_world_size(), t)]
@@ -75,7 +75,7 @@ class Adapter:
 
 
 def everyones(megatron, length):
-    """Each rank's number, `length` times, one rank of the group behind the other."""
+    """Each rank's number, `length` times, concatenated over the ranks of the group."""
     return (megatron.rank - megatron.in_group + torch.arange(4.0)).repeat_interleave(length)
 
 
@@ -125,14 +125,14 @@ def reduce_scatter_to_sequence_region(megatron):
 
 
 def cross_entropy(megatron):
-    """0 to 7 four times in each rank's columns: log of 16 times the sum of their exponentials, minus the target's."""
+    """0 to 7 four times in each rank's columns: the log of 16 times their sum of exponentials, minus the target."""
     logits, target = torch.arange(8.0).repeat(16, 4), torch.arange(0, 32, 2)
     due = torch.tensor([10.2309, 8.2309, 6.2309, 4.2309]).repeat(4)
     torch.testing.assert_close(megatron.vocab_parallel_cross_entropy(logits, target), due, rtol=0, atol=1e-4)
 
 
 def parts_of_whole_weights(megatron):
-    """What t = 4 begins with are the parts of what t = 1 begins with, from the same seed."""
+    """The initial weights of t = 4 are parts of the initial weights of t = 1, for the same seed."""
     first = 4 * megatron.in_group
     for make, part_of in (
         (lambda one: one.embedding(16, 4), lambda weight: weight[first : first + 4]),
@@ -147,7 +147,7 @@ def parts_of_whole_weights(megatron):
 
 
 def layers_with_their_options(megatron):
-    """A gathered output, an input to be split, a bias left to the caller: with all of them still the whole layer."""
+    """A gathered output, an input to split, a bias left to the caller: all together still match the whole layer."""
     x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
     for make, options in (
         (Adapter.column, {"gather_output": True}),
@@ -162,7 +162,7 @@ def layers_with_their_options(megatron):
         skipped = options.get("skip_bias_add", False)
         due = whole(x) - (whole.bias if skipped else 0)
         torch.testing.assert_close(layer(x), due, rtol=1e-5, atol=1e-6)
-        if skipped:  # the caller finds the bias, a column layer's in parts
+        if skipped:  # the caller adds the bias, which a column layer splits
             assert torch.equal(
                 layer.bias, whole.bias.chunk(4)[megatron.in_group] if make is Adapter.column else whole.bias
             )

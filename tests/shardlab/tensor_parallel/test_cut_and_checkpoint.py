@@ -1,4 +1,4 @@
-"""Cuts as arithmetic, and checkpoints that one number of ranks writes and another reads."""
+"""The arithmetic of cuts, and checkpoints written and read by different numbers of ranks."""
 
 import shutil
 
@@ -27,7 +27,7 @@ CONFIG = GPTConfig(layers=2, hidden=16, heads=8, sequence=8, vocabulary=13, kv_h
     padded=st.booleans(),
 )
 def test_what_is_cut_is_joined_again_for_any_other_number_of_ranks(units, rows, size, other, dim, padded):
-    units = units if padded else [12 * one for one in units]  # which 1 to 4 ranks divide
+    units = units if padded else [12 * one for one in units]  # divisible by 1 to 4 ranks
     cut = Cut(tuple(rows * one for one in units), dim, () if padded else tuple(units), padded)
     whole = torch.randn(sum(cut.sections), sum(cut.sections))
     parts = [cut.part(whole, rank, size) for rank in range(size)]
@@ -100,7 +100,7 @@ def test_a_checkpoint_of_another_model_or_without_a_file_is_refused(tmp_path):
 
 
 def test_optimizer_states_are_converted_as_their_parameters_are():
-    """Anything with a parameter's name and shape, such as a momentum, goes the same way, with no process started."""
+    """Anything with a parameter's name and shape, such as a momentum, is converted the same way, without processes."""
     cuts = {"up": Cut((8,)), "down": Cut((8,), 1)}
     momentum = {"up": torch.randn(8, 3), "down": torch.randn(3, 8), "norm": torch.randn(3)}
     two = [parted(momentum, cuts, rank=rank, size=2) for rank in range(2)]

@@ -1,4 +1,4 @@
-"""A split GPT against the whole one: ten steps of weights, given masks, messages and bytes, what is refused."""
+"""A split GPT compared with the whole one: weights over ten steps, given masks, messages, bytes, and refusals."""
 
 from functools import partial
 
@@ -28,7 +28,7 @@ def new_model(config, dtype):
     torch.manual_seed(11)
     model = GPT(config)
     for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.2)  # biases too: one that is added twice must show
+        nn.init.normal_(parameter, std=0.2)  # biases too, so that one added twice is detected
     return model.to(dtype)
 
 
@@ -53,7 +53,7 @@ def given_mask(path, generator, config, of_whole, x):
 
 
 def part_of_mask(sequence_parallel, path, mask):
-    """Of scores this rank's heads; of a split sequence its part."""
+    """This rank's part of a mask: its heads for scores, or its part of a split sequence."""
     if sequence_parallel or path.endswith("core.dropout"):
         return mask.chunk(dist.get_world_size(), 1)[dist.get_rank()]
     return mask
@@ -74,7 +74,7 @@ def trained(model, config, new_optimizer, loss_of, finish=lambda: None):
 
 
 def compared(config, dtype, sequence_parallel, new_optimizer):
-    """The largest difference of a weight and of a loss to one process, after ten steps."""
+    """The largest difference of weights and of losses from one process, after ten steps."""
     torch.set_num_threads(1)
     whole, part = new_model(config, dtype), new_model(config, dtype)
     apply_plan(part, gpt_plan(config, sequence_parallel=sequence_parallel), group=None)
@@ -159,7 +159,7 @@ def test_a_layer_has_two_all_reduces_each_way(ranks, config):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_sequence_parallelism_has_two_pairs_and_two_more_gathers(ranks):
-    """Backward: the row layers' gradients are gathered, the column layers' inputs gathered again."""
+    """In the backward, the row layers' gradients are gathered, and the column layers' inputs are gathered again."""
     config = SMALL()
     payload = 4 * 2 * config.sequence * config.hidden
     half = ring_all_gather_bytes(ranks, payload)
@@ -188,7 +188,7 @@ def messages_of_a_model(sequence_parallel):
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["TP", "SP"])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_loss_exchanges_three_numbers_per_token(ranks, sequence_parallel):
-    """The largest logit; the sum of exponentials and the target's logit. Behind them comes the head's backward."""
+    """The largest logit, the sum of exponentials and the target's logit. The head's backward follows."""
     tokens = 2 * 8
     head = "all_gather" if sequence_parallel else "all_reduce"
     for payloads, kinds in shardlab.run(messages_of_a_model, sequence_parallel, ranks=ranks, timeout=60):
@@ -197,7 +197,7 @@ def test_the_loss_exchanges_three_numbers_per_token(ranks, sequence_parallel):
 
 
 def without_summing():
-    """A model under sequence parallelism whose partial gradients are left as they are: how wrong they are."""
+    """How wrong the partial gradients of a sequence-parallel model are if they are not summed."""
     config = SMALL(kv_heads=1, tied=False)
     whole, part = new_model(config, torch.float64), new_model(config, torch.float64)
     apply_plan(part, gpt_plan(config, sequence_parallel=True), group=None)
@@ -249,15 +249,15 @@ def test_what_cannot_be_split_ends_in_a_sentence_on_every_rank():
     assert first[0] == "8 heads cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 4, 8]"
     assert first[1].startswith("12 heads and 4 key-value heads cannot be split over 3 ranks")
     assert first[1].endswith("[1, 2, 4, 12]")
-    assert first[2].startswith("attention.out lies in attention, which is split as Heads")
-    assert first[3].startswith("up is to be split as Column") and "name it in one pattern" in first[3]
+    assert first[2].startswith("attention.out is inside attention, which is split as Heads")
+    assert first[3].startswith("up is split both as Column") and "match it with one pattern" in first[3]
     assert first[4].startswith("no module is called 'gate': use paths among attention")
     assert first[5] == "token.weight and head.weight are one parameter: split both in the same way, or neither"
-    assert first[6] == ""  # the number of layers is no matter of a block's
-    assert first[7].startswith("rank 1 has another model or plan than rank 0: norm_1.weight [16]")
-    assert first[8].startswith("rank 2 has another model or plan than rank 0: up: Column(")
-    assert first[9].startswith("rank 1 has another model or plan than rank 0: seed 1 where rank 0 has seed 0")
-    assert "torch.bfloat16 where rank 0 has norm_1.weight [16] torch.float32" in first[10]
+    assert first[6] == ""  # the number of layers does not affect a block
+    assert first[7].startswith("rank 1 has a different model or plan from rank 0: norm_1.weight [16]")
+    assert first[8].startswith("rank 2 has a different model or plan from rank 0: up: Column(")
+    assert first[9].startswith("rank 1 has a different model or plan from rank 0: seed 1, but rank 0 has seed 0")
+    assert "torch.bfloat16, but rank 0 has norm_1.weight [16] torch.float32" in first[10]
 
 
 def other_batches():
@@ -274,7 +274,7 @@ def other_batches():
 def test_ranks_with_other_batches_are_told_so():
     (*told,), *others = shardlab.run(other_batches, ranks=3, timeout=30)
     assert all(other == told for other in others)
-    begin = "rank 1 has another batch than rank 0: input 1: "
+    begin = "rank 1 has a different batch from rank 0: input 1: "
     assert told == [f"{begin}[2, 7] torch.int64", f"{begin}[2, 8] torch.int64", f"{begin}[2, 8] torch.int32"]
 
 
@@ -304,8 +304,8 @@ def test_bad_tokens_targets_and_lengths_are_refused_before_sending(sequence_para
     (told, kinds), other = shardlab.run(bad_inputs, sequence_parallel, ranks=2, timeout=60)
     assert other == (told, kinds) and kinds == []
     outside, label, logits, *lengths = told
-    assert outside.startswith("token 1") and "is outside of a vocabulary of 13: use 0 to 12" in outside
-    assert label.startswith("target -") and "each of 2 ranks gives its own 7 of 13 columns" in logits
+    assert outside.startswith("token 1") and "is outside the vocabulary of 13: use 0 to 12" in outside
+    assert label.startswith("target -") and "each of 2 ranks its own 7 of 13 columns" in logits
     if sequence_parallel:
         short, odd = lengths
         assert short == "a sequence of 1 cannot be split over 2 ranks: use 2, or a tensor-parallel size among [1]"

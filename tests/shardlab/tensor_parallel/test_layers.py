@@ -1,4 +1,4 @@
-"""Cut layers on real ranks against whole ones on the same rank: outputs, gradients, frozen weights, what is refused."""
+"""Split layers on real ranks compared with whole layers: outputs, gradients, frozen weights, and refusals."""
 
 import time
 from copy import deepcopy
@@ -28,7 +28,7 @@ def whole_layers():
     torch.manual_seed(1)
     layers = [nn.Linear(24, 48).double(), nn.Linear(48, 24).double()]
     for layer in layers:
-        nn.init.normal_(layer.bias)  # a bias that is added twice must show
+        nn.init.normal_(layer.bias)  # so that a bias added twice is detected
     return layers
 
 
@@ -42,7 +42,7 @@ def column_and_row(x, *, skip, sequence_dim, dtype=torch.float64):
 
 
 def against_whole_layers(skip, sequence_dim):
-    """Outputs and gradients of a column and a row layer; with a sequence_dim, of this rank's part of the sequence."""
+    """Outputs and gradients of a column and a row layer, with a sequence_dim for this rank's part of the sequence."""
     rank, size = dist.get_rank(), dist.get_world_size()
     (column, row), x = whole_layers(), inputs().requires_grad_()
     due = row(functional.gelu(column(x)))
@@ -60,7 +60,7 @@ def against_whole_layers(skip, sequence_dim):
         torch.testing.assert_close(part.grad, whole.grad.chunk(size, dim)[rank], **CLOSE)
     bias = down.bias.grad.clone()
     if sequence_dim is not None:
-        dist.all_reduce(bias)  # partial: this rank saw a part of the tokens
+        dist.all_reduce(bias)  # partial: this rank saw only a part of the tokens
     torch.testing.assert_close(bias, row.bias.grad, **CLOSE)
     return down.partial if sequence_dim is not None else ()
 
@@ -74,7 +74,7 @@ def test_a_column_and_a_row_layer_are_the_whole_ones(ranks, skip, sequence_dim):
 
 
 def gathered_and_given_whole():
-    """A column layer that gathers, of two sections, and a row layer that takes its own inputs of the whole ones."""
+    """A column layer with two sections that gathers, and a row layer that takes its part of the whole input."""
     (column, row), x = whole_layers(), inputs().requires_grad_()
     due = row(column(x))
     due.square().sum().backward()
@@ -130,7 +130,7 @@ def frozen(which):
 
 
 def test_frozen_weights_stay_frozen_and_are_not_gathered_for():
-    """all-gather, all-reduce; the backward gathers the input again only if a weight's gradient needs it."""
+    """all-gather, all-reduce. The backward gathers the input again only if a weight gradient needs it."""
     for grads, kinds, has_input in shardlab.run(frozen, "weight", ranks=2, timeout=30):
         assert grads == ["bias", "bias"] and has_input
         assert kinds == ["all_gather", "all_reduce", "reduce_scatter"]
@@ -140,7 +140,7 @@ def test_frozen_weights_stay_frozen_and_are_not_gathered_for():
 
 
 class Products(TorchDispatchMode):
-    """When each matrix product began."""
+    """Records when each matrix product began."""
 
     def __init__(self):
         super().__init__()
@@ -153,7 +153,7 @@ class Products(TorchDispatchMode):
 
 
 def order_of_backward(sequence_dim):
-    """What the backward of a column layer does, in order: products, messages begun and messages waited for."""
+    """The events in a column layer's backward, in order: products, messages started and messages waited for."""
     up = ColumnParallelLinear(whole_layers()[0], group=None, sequence_dim=sequence_dim)
     y = up(inputs().requires_grad_())
     with meter.record() as bill, Products() as products:
@@ -209,8 +209,8 @@ def test_what_does_not_fit_is_refused_everywhere_before_sending():
     assert told == [
         "10 cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 5, 10]",
         "10 cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 5, 10]",
-        "an input of torch.float64 meets a weight of torch.float32: convert one, x.to(torch.float32)",
-        "an input of width 5 meets a weight of 4 inputs: use that width",
+        "the input is torch.float64, but the weight is torch.float32: convert one, x.to(torch.float32)",
+        "the input has width 5, but the weight takes 4: use that width",
         "a sequence of 5 cannot be split over 3 ranks: use 3 or 6, or a tensor-parallel size among [1, 5]",
         "a sequence of 2 cannot be split over 3 ranks: use 3, or a tensor-parallel size among [1, 2]",
     ]

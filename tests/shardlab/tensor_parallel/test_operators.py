@@ -1,4 +1,4 @@
-"""Six operators on real ranks: forwards by hand, each the adjoint of its partner, any order in memory."""
+"""Six operators on real ranks: forwards by hand, each the adjoint of its partner, any memory layout."""
 
 import pytest
 import shardlab
@@ -15,7 +15,7 @@ def values(rank, *shape):
 
 
 def by_hand(dim):
-    """The forward of each operator from all ranks' values, which every rank can draw; and what it sends."""
+    """Each operator's forward from all ranks' values, which every rank can draw, and what it sends."""
     rank, size = dist.get_rank(), dist.get_world_size()
     everyone = [values(one, 6, 6, 6) for one in range(size)]
     mine, total, joined = everyone[rank], sum(everyone), torch.cat(everyone, dim)
@@ -29,7 +29,7 @@ def by_hand(dim):
     }
     for operator, (expected, kinds) in due.items():
         where = () if operator in (copy_to_tp, reduce_from_tp) else (dim,)
-        for x in (mine, mine.transpose(0, 2).contiguous().transpose(0, 2)):  # the same numbers in another order
+        for x in (mine, mine.transpose(0, 2).contiguous().transpose(0, 2)):  # the same numbers in another memory layout
             before = x.clone()
             with meter.record() as bill:
                 got = operator(x, *where, group=None)
@@ -44,7 +44,7 @@ def test_each_forward_is_what_one_does_by_hand(dim):
 
 
 def adjoints(dim):
-    """Whether each operator's backward is its partner's forward, in both directions, for gradients of any shape."""
+    """Whether each operator's backward is its partner's forward, in both directions, for gradients of any layout."""
     rank, size = dist.get_rank(), dist.get_world_size()
     pairs = [(lambda x: copy_to_tp(x, group=None), lambda x: reduce_from_tp(x, group=None))]
     for one, other in ((gather_to_all, sum_and_scatter), (gather, split)):
@@ -65,7 +65,7 @@ def test_each_operator_is_the_adjoint_of_its_partner(dim):
 
 
 def dot_products():
-    """<A x, y> - <x, A* y> over all ranks together: the ranks' inputs are one long vector, and so are their outputs."""
+    """<A x, y> - <x, A* y> over all ranks, with the ranks' inputs as one long vector, and likewise their outputs."""
     rank = dist.get_rank()
     apart = []
     for operator in (gather_to_all, sum_and_scatter):
@@ -84,7 +84,7 @@ def test_dot_products_prove_the_twins_adjoint():
 
 
 def expanded():
-    """A gradient that lies nowhere as a whole, as of `y.sum()`, and a transposed one."""
+    """An expanded gradient without dense storage, as from `y.sum()`, and a transposed one."""
     x = torch.ones(4, 6, requires_grad=True)
     copy_to_tp(x, group=None).sum().backward()
     plain, x.grad = x.grad, None
@@ -98,7 +98,7 @@ def test_gradients_in_any_order_of_memory_are_summed():
 
 
 def message_of_transposed():
-    """What is sent is a copy in memory's order; what comes back must be that copy, and not what was given."""
+    """A contiguous copy is sent, and the result must be that copy instead of the input."""
     x = values(dist.get_rank(), 3, 4).t()
     due = sum(values(one, 3, 4).t() for one in range(dist.get_world_size()))
     return torch.allclose(start_all_reduce(x, group=None)(), due)
@@ -128,7 +128,7 @@ def test_what_the_ranks_do_not_divide_is_refused_before_anything_is_sent():
 
 
 def places():
-    """Where the meter says that each message of four operators comes from, forward and then backward."""
+    """The code line that the meter reports for each message of four operators, forward and then backward."""
     x = torch.ones(4, 4, requires_grad=True)
     with meter.record() as bill:
         y = reduce_from_tp(copy_to_tp(x, group=None), group=None)

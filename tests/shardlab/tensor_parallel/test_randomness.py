@@ -1,4 +1,4 @@
-"""Masks on real ranks: the same where ranks hold the same numbers, others where they hold parts."""
+"""Masks on real ranks: equal for replicated activations, different for split ones."""
 
 from itertools import combinations
 
@@ -19,7 +19,7 @@ CONFIG = GPTConfig(layers=1, hidden=16, heads=4, sequence=8, vocabulary=16, drop
 def masks(sequence_parallel, seed):
     """Every dropout's mask of one forward, by path."""
     model = apply_plan(GPT(CONFIG), gpt_plan(CONFIG, sequence_parallel=sequence_parallel), group=None, seed=seed)
-    torch.manual_seed(torch.distributed.get_rank())  # torch's own generator is not asked
+    torch.manual_seed(torch.distributed.get_rank())  # torch's own generator must not matter
     seen = {}
     for path, module in model.named_modules():
         if isinstance(module, Dropout):
@@ -63,7 +63,7 @@ def test_streams_go_on_where_their_state_was_kept():
 
 
 def step(pattern, sequence_parallel):
-    """Gradients of a step whose dropouts draw from the streams, and its messages, by what is recomputed."""
+    """Gradients of a step whose dropouts draw from the streams, and its messages, by recomputed part."""
     torch.manual_seed(7)
     model = apply_plan(GPT(CONFIG), gpt_plan(CONFIG, sequence_parallel=sequence_parallel), group=None, seed=3)
     if pattern:

@@ -1,4 +1,4 @@
-"""A split embedding and the loss of split logits against torch's whole ones, for odd vocabularies, with smoothing."""
+"""A split embedding and the loss of split logits compared with torch's, for odd vocabularies, with smoothing."""
 
 import pytest
 import shardlab
@@ -38,7 +38,7 @@ def test_a_split_embedding_is_the_whole_one(vocabulary, ranks):
 
 
 def losses(vocabulary, smoothing, dtype):
-    """Differences of loss and gradient to torch's: per token, and of tokens that do not count alike."""
+    """Differences of loss and gradient from torch's: per token, and for tokens with different weights."""
     generator = torch.Generator().manual_seed(1)
     logits = (9 * torch.randn(2, 7, vocabulary, generator=generator)).to(dtype)
     targets = torch.randint(vocabulary, (2, 7), generator=generator)

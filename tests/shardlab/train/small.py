@@ -1,4 +1,4 @@
-"""A training small enough for tests, on any mesh and in any folder."""
+"""A training run small enough for tests, on any mesh and in any folder."""
 
 import shardlab
 from shardlab.train import from_tables
@@ -15,7 +15,7 @@ EXPERTS = {"experts": 4, "active": 2, "width": 8, "shared": 1, "bias_rate": 0.01
 
 
 def recipe(mesh=None, **sections):
-    """The small training with some keys of some sections changed."""
+    """The recipe of the small run with some keys of some sections changed."""
     names = {*TABLES, *sections}
     tables = {name: TABLES.get(name, {}) | sections.get(name, {}) for name in names}
     return from_tables(tables | {"mesh": mesh or {}})

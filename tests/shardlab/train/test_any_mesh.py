@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and that every one that does not fit is refused on every rank before anything is changed."""
+"""The contents of a checkpoint. Each one that does not fit is refused on every rank before anything is changed."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ from tests.shardlab.train.small import EXPERTS, recipe, trained
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A checkpoint of dp 2, pp 2 with ZeRO-1, after two steps; tests copy it before they change it."""
+    """A checkpoint of dp 2, pp 2 with ZeRO-1 after two steps. Tests copy it before they change it."""
     folder = tmp_path_factory.mktemp("saved")
     trained(recipe({"dp": 2, "pp": 2}, step={"zero": 1}, checkpoints={"folder": str(folder)}, run={"until": 2}), 4)
     return folder / "step-00000002"
@@ -50,11 +50,11 @@ def test_torchs_own_tools_read_it(checkpoint, tmp_path):
     assert whole["weight.blocks.2.up.weight"].shape == (64, 16) and whole["step.token.weight"] == 2
 
 
-# ---- what is refused -------------------------------------------------------------------------------------------------
+# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 def refusals(checkpoints, one, with_facts=True):
-    """What every rank says to each of some checkpoints, and whether it changed anything."""
+    """Every rank's error for each checkpoint, and whether it changed anything."""
     training = Training(one, quiet=True)
     chunks_to_load(training.trainer)
     before = [chunk.tensor.clone() for chunk in chunks_to_load(training.trainer)]
@@ -101,11 +101,11 @@ def flip_a_byte_of_the_metadata(checkpoint):
 
 
 DAMAGE = {
-    "is cut short: __1_0.distcp has": cut_short,
+    "is incomplete: __1_0.distcp has": cut_short,
     "__1_0.distcp has 0 bytes instead of": lambda checkpoint: a_file(checkpoint).unlink(),
-    "__1_0.distcp has a checksum that it did not have when it was written": flip_a_byte,
-    ".metadata has a checksum that it did not have": flip_a_byte_of_the_metadata,
-    "contents.json does not have the checksum that it states": flip_a_byte_of_the_list,
+    "the checksum of __1_0.distcp has changed since it was written": flip_a_byte,
+    "the checksum of .metadata has changed": flip_a_byte_of_the_metadata,
+    "contents.json does not match its own checksum": flip_a_byte_of_the_list,
     "its contents.json cannot be read (FileNotFoundError)": lambda checkpoint: (checkpoint / CONTENTS).unlink(),
     "its contents.json cannot be read (JSONDecodeError)": lambda checkpoint: (checkpoint / CONTENTS).write_text("{"),
 }
@@ -117,7 +117,7 @@ def test_a_damaged_checkpoint_is_refused_and_named(saved, tmp_path):
         damage(copy)
     for copy, sentence, (told, kind) in zip(copies, DAMAGE, refused_alike(copies), strict=True):
         assert sentence in told and str(copy) in told and kind == "Damaged"
-        assert told.endswith("Load the one before it, or none")
+        assert told.endswith("Load an earlier checkpoint, or none")
 
 
 OTHERS = {
@@ -138,13 +138,13 @@ def test_a_checkpoint_of_another_training_is_refused(checkpoint, sentence):
     ("one", "sentence"),
     [
         (OTHERS["model was"], "it has blocks 0 to 3, this model 0 to 7: either that model had fewer layers, or each"),
-        (OTHERS["optimizer was 'adamw', here it is 'sgd'"], "it keeps exp_avg, exp_avg_sq, step, weight of each"),
+        (OTHERS["optimizer was 'adamw', here it is 'sgd'"], "it stores exp_avg, exp_avg_sq, step, weight of each"),
         (
             recipe({"dp": 2}, model={"gated": True}),
-            "blocks.0.up.bias is [64] of float32 there and [128] of float32 here",
+            "blocks.0.up.bias is [64] of float32 in the checkpoint and [128] of float32 in this model",
         ),
         (recipe({"dp": 2}, model={"tied": False}), "exp_avg.head.weight is only in this model"),
-        (recipe({"dp": 2}, step={"dtype": "float64"}), "of float32 there and"),
+        (recipe({"dp": 2}, step={"dtype": "float64"}), "of float32 in the checkpoint and"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -153,11 +153,11 @@ def test_another_model_is_known_by_its_tensors(checkpoint, one, sentence):
     assert sentence in told and "Nothing was loaded" in told
 
 
-# ---- names that count in a stage: upstream's silent bug -------------------------------------------------------------
+# ---- names with stage-local indices: a silent upstream bug ----------------------------------------------------------
 
 
 def local_names(chunks, layers_of_stage):
-    """Chunks as a program names them that counts blocks from 0 in every pipeline stage."""
+    """Chunks as named by a program that counts blocks from 0 in every pipeline stage."""
 
     def renamed(key):
         parts = key.split(".")
@@ -189,7 +189,7 @@ def test_blocks_that_are_numbered_in_each_stage_are_not_saved(tmp_path):
 
 
 def test_a_checkpoint_with_such_names_is_refused(checkpoint):
-    """As upstream leaves one: of two stages that both had blocks 0 and 1, one's numbers."""
+    """As left by the upstream bug: both stages had blocks 0 and 1, and only one stage's values remain."""
     contents = read_contents(checkpoint)
     kept = {
         name: one for name, one in contents["tensors"].items() if ".blocks.2." not in name and ".blocks.3." not in name
@@ -199,7 +199,7 @@ def test_a_checkpoint_with_such_names_is_refused(checkpoint):
     assert "it has blocks 0 to 1, this model 0 to 3" in told and "numbered its blocks from 0" in told
 
 
-# ---- the latest that is whole, and how many stay ---------------------------------------------------------------------
+# ---- the latest complete checkpoint, and how many are kept -----------------------------------------------------------
 
 
 def test_latest_skips_what_is_not_whole_and_says_so(tmp_path, saved):
@@ -210,7 +210,7 @@ def test_latest_skips_what_is_not_whole_and_says_so(tmp_path, saved):
     (tmp_path / ".step-00000008.part").mkdir()
     said = []
     assert latest(tmp_path, said.append) == tmp_path / "step-00000002"
-    assert len(said) == 2 and "step-00000006 is not a complete checkpoint" in said[0] and "is cut short" in said[1]
+    assert len(said) == 2 and "step-00000006 is not a complete checkpoint" in said[0] and "is incomplete" in said[1]
     assert latest(tmp_path / "nowhere") is None
 
 
@@ -229,7 +229,8 @@ def test_a_run_goes_on_from_the_latest_that_is_whole(tmp_path, saved):
     for done, said in shardlab.run(resumed, one, ranks=2, timeout=60):
         assert done == 2
         assert any(
-            "skipped" in line and "step-00000004" in line and "a checksum that it did not have" in line for line in said
+            "skipped" in line and "step-00000004" in line and "has changed since it was written" in line
+            for line in said
         )
         assert said[-1] == "resumed after step 2, saved on dp 2 pp 2 cp 1 tp 1 ep 1"
 
@@ -240,11 +241,11 @@ def test_the_last_ones_are_kept(tmp_path):
     assert len(told[0].checkpoints) == 4 and all(stall > 0 for stall in told[0].stalls)
 
 
-# ---- while the training goes on --------------------------------------------------------------------------------------
+# ---- while training continues ----------------------------------------------------------------------------------------
 
 
 def beside_steps(one):
-    """Steps that are done while a thread holds a save open; what it then writes is of before them."""
+    """Run steps while a thread holds a save open. The save must contain the state from before these steps."""
     training = Training(one, quiet=True)
     training.one_step()
     held = threading.Event()
@@ -302,7 +303,7 @@ def test_a_full_disk_costs_the_checkpoint_and_not_the_training(tmp_path, rank):
         (first, problem), (second, none) = saves
         assert (first, second, none) == (1, 2, "")
         assert problem.startswith(f"rank {rank}: No space left on device")
-        assert any("checkpoint after step 1 not written" in line and "Training goes on" in line for line in said)
+        assert any("checkpoint after step 1 not written" in line and "Training continues" in line for line in said)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
 
 

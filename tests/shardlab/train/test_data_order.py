@@ -1,4 +1,4 @@
-"""Which sequences a step sees does not depend on the mesh, on the ranks, or on where a run began."""
+"""The sequences of a step do not depend on the mesh, the ranks, or where a run started."""
 
 import torch
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""A drill: one rank is killed before a step, the others hear of it, and what was saved before is there."""
+"""A drill: one rank is killed before a step, the others are notified, and the earlier checkpoint exists."""
 
 import pytest
 import shardlab
@@ -24,7 +24,7 @@ def test_a_killed_rank_leaves_earlier_checkpoints_whole():
         shardlab.run(lambda: train(recipe_in(folder), hooks=hooks, quiet=True), ranks=2, timeout=60)
     saved = {path.name for path in (folder / "checkpoints").iterdir()}
     assert {one.lstrip("step-0") for one in saved if one.startswith("step-")} >= {"2"}
-    assert not any("6" in name for name in saved)  # the one after step 4 may still be on its way to the disk
+    assert not any("6" in name for name in saved)  # the checkpoint after step 4 may still be in progress
 
 
 def test_each_folder_is_new_and_empty():

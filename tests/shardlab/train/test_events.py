@@ -1,4 +1,4 @@
-"""Events for TensorBoard, compared with bytes that TensorBoard's own writer has made."""
+"""Events for TensorBoard, compared with bytes from TensorBoard's own writer."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What is left of a training: lines, rows, events, a trace, a curve; and what is measured beside its formula."""
+"""The outputs of a training run (lines, rows, events, a trace, a curve), and measurements next to formulas."""
 
 import errno
 import json
@@ -23,7 +23,7 @@ LOG = {"measure": 1, "tensorboard": True, "figure": True}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What two runs on two ranks leave, of which the second resumes the first."""
+    """The output of two runs on two ranks, the second of which resumes the first."""
     folder = tmp_path_factory.mktemp("run")
     one = {"folder": str(folder)}
     trained(recipe({"pp": 2}, run=one | {"until": 2}, log=LOG), 2)
@@ -96,14 +96,14 @@ CASES = [
 
 @pytest.mark.parametrize(("mesh", "step", "experts", "exact"), CASES, ids=str)
 def test_bytes_by_axis_are_the_formulas(mesh, step, experts, exact):
-    """But for the few numbers of agreement, loss and norm, which the group of the whole world sends."""
+    """Except for the few numbers of agreement, loss and norm, which are sent in the world group."""
     ranks = 2 if sum(size > 1 for size in mesh.values()) == 1 else 4
     one = recipe(mesh, step=step, experts=experts, model={"tied": False}, log={"measure": 1})
     by_rank = shardlab.run(measured, one, ranks=ranks, timeout=60, observe=False)[0]
     assert len(by_rank) == ranks
     for found in by_rank:
         for name in exact.split():
-            few = 1000 if len(mesh) == 1 else 0  # an axis alone is the world, which also sends a few numbers
+            few = 1000 if len(mesh) == 1 else 0  # a single axis is the world group, which also sends these numbers
             assert found.predicted[name] <= found.sent[name] <= found.predicted[name] + few, (name, found)
 
 
@@ -116,7 +116,7 @@ def test_memory_is_counted_by_rank():
     for half in halves:
         assert half.states == pytest.approx(
             numbers * (4 + 8 / 2), rel=0.01
-        )  # weights are their masters; half the moments
+        )  # weights are their own masters; half of the moments
         assert half.states < half.peak < whole.peak + numbers * 4
 
 
@@ -137,7 +137,7 @@ def test_the_mfu_is_a_share_of_a_peak(calibration_file, monkeypatch):
     peak, told = peak_flops(recipe(), 8)
     assert peak == 2 * 1.5e11 and "measured here" in told
     assert peak_flops(recipe(step={"dtype": "float64"}), 8)[0] == 0.0
-    assert peak_flops(recipe(log={"peak_flops": 1e12}), 8) == (8e12, "stated in log.peak_flops")
+    assert peak_flops(recipe(log={"peak_flops": 1e12}), 8) == (8e12, "given in log.peak_flops")
     model = build.transformer_of(recipe(experts=EXPERTS))
     assert mfu(model, 100, 2.0, 1e9) == pytest.approx(100 * model_flops_per_token(model) / 2e9)
     assert mfu(model, 100, 2.0, 0.0) is None
@@ -148,7 +148,7 @@ def test_the_mfu_is_a_share_of_a_peak(calibration_file, monkeypatch):
 def test_the_curve_of_two_runs():
     ax = Figure().subplots()
     words = draw_losses(ax, [[(1, 5.0), (2, 4.0)], [(2, 4.0), (3, 3.5)]])
-    assert words == "In words: the loss goes from 5.000 to 3.500 in 3 steps, in 2 runs, each of which begins at a dot."
+    assert words == "In words: the loss goes from 5.000 to 3.500 in 3 steps, in 2 runs; each later run begins at a dot."
     assert "from 5.00 to 3.50" in ax.get_title(loc="left")
     with pytest.raises(ValueError, match="at least one run"):
         draw_losses(ax, [[]])

@@ -1,4 +1,4 @@
-"""The planner's layouts as recipes, and a plan that is trained as it is."""
+"""The planner's layouts as recipes, and a plan that is trained unchanged."""
 
 import json
 from dataclasses import replace
@@ -37,11 +37,11 @@ def test_plans_are_recipes_that_can_be_built(calibration, tmp_path, model):
 
 
 REFUSED = {
-    "ffn = 172, and the course's GPT 256": replace(SMALL, ffn=172),
-    "bias = False, and the course's GPT True": replace(SMALL, bias=False),
-    "norm_vectors = 2, and the course's GPT 4": replace(SMALL, norm_vectors=2),
-    "head_dim = 32, and the course's GPT 16": replace(SMALL, head_dim=32),
-    "a vocabulary of 100, and tokens are bytes: use 256": replace(SMALL, vocab=100),
+    "ffn = 172, but the course's GPT 256": replace(SMALL, ffn=172),
+    "bias = False, but the course's GPT True": replace(SMALL, bias=False),
+    "norm_vectors = 2, but the course's GPT 4": replace(SMALL, norm_vectors=2),
+    "head_dim = 32, but the course's GPT 16": replace(SMALL, head_dim=32),
+    "a vocabulary of 100 is too small, because tokens are bytes: use 256": replace(SMALL, vocab=100),
     "dense_layers = 1": replace(MIXED, dense_layers=1),
 }
 
@@ -54,7 +54,7 @@ def test_models_that_the_courses_gpt_is_not(sentence, tmp_path):
 
 
 def test_chunks_that_no_schedule_makes(tmp_path):
-    with pytest.raises(ValueError, match="4 chunks on each stage"):
+    with pytest.raises(ValueError, match="it has 4 chunks per stage"):
         recipe_of(SMALL, Layout(pp=2, virtual=4, num_microbatches=4), steps=8, folder=tmp_path)
 
 
@@ -65,14 +65,14 @@ def test_a_recipe_as_toml_is_the_recipe():
 
 def test_what_was_measured_beside_what_was_said(tmp_path, calibration):
     one = plan(SMALL, as_accelerator(calibration), 2, 8, best=1)[0]
-    with pytest.raises(ValueError, match="has measured nothing: give it 5 steps or more"):
+    with pytest.raises(ValueError, match="recorded no measurement: give it 5 steps or more"):
         beside(one, SMALL, tmp_path)
     sent = [{"sent": {"dp": 5.0}, "peak": 7}, {"sent": {"dp": 6.0, "tp": 1.0}, "peak": 3}]
     rows = [{"step": step, "loss": 1.0, "seconds": float(step)} for step in range(1, 8)]
     lines = [*rows, {"measured": sent, "names": {"dp-cp": "dp", "ep": "ep"}}]
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
     found = {row.what: row for row in beside(one, SMALL, tmp_path)}
-    assert found["step"].measured == 6.0 and WARM_UP + 2 == 4  # of steps 5, 6, 7
+    assert found["step"].measured == 6.0 and WARM_UP + 2 == 4  # the median of steps 5, 6, 7
     assert found["memory of the fullest rank"].measured == 7 and found["sent on dp"].measured == 6.0
     assert found["step"].predicted == one.step.total
     assert table([Beside("step", "s", 2.0, 1.0), Beside("x", "bytes", 0, 1)])[1].endswith("0.50")
@@ -105,7 +105,7 @@ def test_a_plan_is_trained_as_it_is(calibration_file, tmp_path):
 
 
 LLAMA = replace(SMALL, kv_heads=2, gated=True, tied=False, positions=0, vocab=320)
-HELD = {  # what fills the fullest rank
+HELD = {  # memory of the fullest rank
     "the loss": (SMALL, Layout(microbatch=8)),
     "the end of the last microbatch": (SMALL, Layout(num_microbatches=8, dp=2, zero=1)),
     "layers that ZeRO-3 has gathered": (SMALL, Layout(microbatch=4, dp=2, zero=3)),

@@ -1,4 +1,4 @@
-"""`python -m shardlab.train`, alone and behind torchrun: files, lines, exit codes, no process left."""
+"""`python -m shardlab.train`, alone and under torchrun: files, lines, exit codes, no process left."""
 
 import signal
 import subprocess
@@ -68,7 +68,7 @@ def test_exit_codes_say_what_happened(tmp_path):
     )
     assert done(path, "--quiet").returncode == 0
     told = done(path, "--set", "run.seed=1")
-    assert told.returncode == REFUSED and "belongs to another training: data was" in told.stderr and told.stdout
+    assert told.returncode == REFUSED and "belongs to another run: data was" in told.stderr and told.stdout
     assert {*MEANING} == set(range(6))
 
 

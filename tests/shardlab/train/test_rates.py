@@ -1,4 +1,4 @@
-"""The learning rate of every step, against numbers worked by hand and torch's own schedules."""
+"""The learning rate of every step, compared with numbers computed by hand and torch's schedulers."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from shardlab.train.sections import Rate
 def test_warm_up_then_half_a_cosine():
     rate = Rate(peak=0.1, warmup=4, floor=0.2)
     assert [round(rate_at(step, rate, 12), 6) for step in (0, 1, 3, 4)] == [0.025, 0.05, 0.1, 0.1]
-    assert rate_at(8, rate, 12) == pytest.approx(0.1 * 0.6)  # half way
+    assert rate_at(8, rate, 12) == pytest.approx(0.1 * 0.6)  # halfway
     assert rate_at(12, rate, 12) == pytest.approx(0.02) == rate_at(50, rate, 12)
 
 

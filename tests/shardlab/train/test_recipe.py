@@ -1,4 +1,4 @@
-"""A recipe is read whole, or refused in one sentence that names key, value and what would work."""
+"""A recipe is either accepted or refused in one sentence that names key, value and what would work."""
 
 import subprocess
 import sys
@@ -40,16 +40,16 @@ REFUSED = {
     "step.schedule=dualpipe": "did you mean dualpipe-v?",
     "step.zero=4": "step.zero = 4: use one of 0, 1, 2, 3",
     "step.dtype=float16": "step.dtype = 'float16': use one of float32, bfloat16, float64",
-    "step.batch=10": "step.batch = 10 cannot be shared by 1 replicas (mesh.dp) with 4 microbatches each: "
+    "step.batch=10": "step.batch = 10 cannot be divided among 1 replicas (mesh.dp) with 4 microbatches each: "
     "use a multiple of 4, such as 8 or 12",
     "step.batch=2": "use a multiple of 4, such as 4",
-    "mesh.replicas=2": "mesh.replicas = 2 of slices, and step.zero = 0 has none: use step.zero = 1, 2 or 3",
-    "mesh.ep=2": "mesh.ep = 2 and a model without experts: use 1, or give experts.experts",
+    "mesh.replicas=2": "mesh.replicas = 2 needs sharded states, and step.zero = 0 has none: use step.zero = 1, 2 or 3",
+    "mesh.ep=2": "mesh.ep = 2 but the model has no experts: use 1, or give experts.experts",
     "rate.warmup=101": "rate.warmup = 101 is longer than run.steps = 100: use 0 to 100",
     "rate.shape=linear": "rate.shape = 'linear': use one of cosine, constant",
     "optimizer.name=adam": "optimizer.name = 'adam': use one of adamw, sgd; did you mean adamw?",
-    "checkpoints.every=5": "checkpoints.every = 5 and no folder: give checkpoints.folder or run.folder",
-    "survival.on_lost_rank=restart": "'restart' and checkpoints.every = 0: nothing would be there to go on from",
+    "checkpoints.every=5": "checkpoints.every = 5 needs a folder: give checkpoints.folder or run.folder",
+    "survival.on_lost_rank=restart": "'restart' needs a checkpoint to continue from, but checkpoints.every = 0",
     "survival.patience=0": "survival.patience = 0: use 1 to 3600",
     "run.steps=nan": "run.steps = nan is not a whole number",
     "log.peak_flops=-1": "log.peak_flops = -1: use 0 or more",
@@ -67,11 +67,11 @@ def test_what_does_not_work_is_refused_in_a_sentence(change):
 
 
 def test_pairs_that_contradict_each_other():
-    with pytest.raises(ValueError, match=r"experts.active = 3 of experts.experts = 2: use 1 to 2"):
+    with pytest.raises(ValueError, match=r"experts.active = 3 is more than experts.experts = 2: use 1 to 2"):
         parse(GOOD, ["experts.experts=2", "experts.active=3"])
     with pytest.raises(ValueError, match=r"an even model.hidden / model.heads"):
         parse(GOOD, ["model.rope=true", "model.hidden=12"])
-    with pytest.raises(ValueError, match="cannot be shared by 3 replicas"):
+    with pytest.raises(ValueError, match="cannot be divided among 3 replicas"):
         parse(GOOD, ["mesh.dp=3"])
 
 
@@ -80,7 +80,7 @@ def test_sections_and_keys_that_are_missing():
         parse(GOOD.replace("batch = 16", ""))
     with pytest.raises(ValueError, match=r"run.steps is missing"):
         parse(GOOD.replace("[run]\nsteps = 100", ""))
-    with pytest.raises(ValueError, match="this is not TOML"):
+    with pytest.raises(ValueError, match="this is not valid TOML"):
         parse("[model")
     with pytest.raises(ValueError, match=r"mesh = 3 is not a table: write \[mesh\]"):
         parse("mesh = 3\n" + GOOD)
@@ -88,7 +88,7 @@ def test_sections_and_keys_that_are_missing():
 
 def test_a_mesh_fits_its_ranks_or_says_which_would():
     with_dp = parse(GOOD, ["mesh.dp=2", "mesh.tp=2"])
-    with pytest.raises(ValueError, match=r"2 \* 1 \* 1 \* 2 = 4 ranks, and there are 6: start 4, or leave mesh.dp out"):
+    with pytest.raises(ValueError, match=r"2 \* 1 \* 1 \* 2 = 4 ranks, but there are 6: start 4, or leave mesh.dp out"):
         mesh_of(with_dp, 6)
     without = parse(GOOD, ["mesh.tp=2"])
     assert mesh_of(without, 8).dp == 4 and on_ranks(without, 8).mesh.dp == 4
@@ -125,7 +125,7 @@ def test_a_recipe_as_plain_data_is_the_recipe():
 def test_every_schedule_of_a_recipe_exists():
     from shardlab.pipeline_parallel.builders import BUILDERS
 
-    assert {*SCHEDULES} == BUILDERS.keys() - {"dualpipe"}  # which places stages twice
+    assert {*SCHEDULES} == BUILDERS.keys() - {"dualpipe"}  # dualpipe places stages twice
 
 
 def test_reading_loads_no_torch():

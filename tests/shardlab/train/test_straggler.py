@@ -1,4 +1,4 @@
-"""Who works longest for its part is named, and nobody else: not who waits, not a machine that was busy once."""
+"""Only the rank that works longest for its part is named: not a waiting rank, not a machine that was busy once."""
 
 import time
 
@@ -16,9 +16,9 @@ from tests.shardlab.train.small import recipe
     [
         ([1.0, 3.0], [0, 0], (1, 3.0)),
         ([1.0, 1.0, 2.0, 1.0], [0, 0, 0, 0], (2, 2.0)),
-        ([1.0, 1.0, 4.0, 4.0], [0, 0, 1, 1], 1.0),  # another stage has other work
+        ([1.0, 1.0, 4.0, 4.0], [0, 0, 1, 1], 1.0),  # different stages have different work
         ([1.0, 2.0, 4.0, 4.0], [0, 0, 1, 1], (1, 2.0)),
-        ([1.0, 3.0, 1.0], [0, 1, 2], (1, 3.0)),  # no peers: all others
+        ([1.0, 3.0, 1.0], [0, 1, 2], (1, 3.0)),  # no peers, so compared with all others
         ([5.0], [0], None),
     ],
 )
@@ -28,7 +28,7 @@ def test_slowest_for_its_part(working, stages, found):
 
 
 class Sleeps(Hook):
-    """One rank sleeps inside of its steps, in those that are given."""
+    """Makes one rank sleep inside the given steps."""
 
     def __init__(self, rank, steps):
         self.rank, self.steps = rank, steps
@@ -43,7 +43,7 @@ class Sleeps(Hook):
 
 
 def said(*steps):
-    """What is said of stragglers when each rank, from the last one back, sleeps in some steps."""
+    """What is reported about stragglers if each rank, starting with the last, sleeps in some steps."""
     lines = []
     one = recipe({"dp": 2}, run={"steps": 8}, step={"batch": 8, "microbatches": 2})
 
@@ -63,5 +63,5 @@ def test_a_rank_that_sleeps_three_steps_in_a_row_is_named():
 
 def test_fewer_looks_are_not_enough():
     assert LOOKS == 3
-    then_the_other = [4, 8]  # else a busy machine could make a third slow step of its own
+    then_the_other = [4, 8]  # otherwise a busy machine could cause a third slow step
     assert shardlab.run(said, [2, 3, 6, 7], then_the_other, ranks=2, timeout=60, observe=False) == [[], []]

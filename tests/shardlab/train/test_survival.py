@@ -1,4 +1,4 @@
-"""A rank that dies or stops is named, all start again, and the end is an unbroken run's, bit for bit."""
+"""A rank that dies or stops is named, all ranks restart, and the result is bitwise equal to an unbroken run."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_a_dead_process_a_silent_one_and_one_that_is_well():
 @pytest.mark.skipif(not psutil.LINUX, reason="reads the kernel's start of its clock")
 @pytest.mark.parametrize("seconds", [1, -1, 3600])
 def test_no_rank_dies_or_falls_silent_when_the_clock_is_set(seconds, monkeypatch):
-    """The kernel corrects its start by a second now and then; every rank was called dead from then on."""
+    """The kernel sometimes corrects its boot time by a second. Afterwards every rank used to be reported dead."""
     me = psutil.Process()
     beat = beat_of(me, time.monotonic())
     started, now = psutil._pslinux.boot_time(), time.time
@@ -80,7 +80,7 @@ def test_goodput_counts_the_last_time_that_a_step_was_done():
 
 
 def started(tmp_path, name, mesh, **survival):
-    """A training of 12 steps as a program, its recipe's file and its folder."""
+    """A 12-step training run as a program, its recipe file and its folder."""
     folder, path = tmp_path / name, tmp_path / f"{name}.toml"
     sections = {"run": {"folder": str(folder), "steps": 12}, "checkpoints": {"every": 2}, "rate": {"warmup": 2}}
     path.write_text(to_toml(recipe(mesh, survival={"patience": 60.0, "silence": 5.0} | survival, **sections)))
@@ -89,7 +89,7 @@ def started(tmp_path, name, mesh, **survival):
 
 
 def ranks_of(process):
-    """The processes of its ranks, by number."""
+    """The processes of its ranks, by rank."""
     found = [(int(one.environ().get("RANK", -1)), one) for one in psutil.Process(process.pid).children()]
     return dict(pair for pair in found if pair[0] >= 0)
 
@@ -102,7 +102,7 @@ def wait_for(process, words):
 
 
 def trained(tmp_path, name, mesh, fault=None, **survival):
-    """(step, loss, norm) of every row, and what it said; `fault` comes to rank 1 behind step 4."""
+    """(step, loss, norm) of every row, and the output. `fault` hits rank 1 after step 4."""
     process, folder = started(tmp_path, name, mesh, **survival)
     if fault:
         wait_for(process, "checkpoint step-00000004")
@@ -125,7 +125,7 @@ def test_a_lost_rank_is_named_and_the_curve_is_an_unbroken_runs(tmp_path, fault,
 def test_who_is_left_goes_on_with_fewer_replicas(tmp_path):
     whole, _ = trained(tmp_path, "whole", {"dp": 2})
     broken, told = trained(tmp_path, "broken", {"dp": 2}, signal.SIGKILL, on_lost_rank="shrink")
-    assert "rank 1 (" in told and "going on with 1 of 2 ranks: mesh.dp = 1" in told and "goodput" in told
+    assert "rank 1 (" in told and "continuing with 1 of 2 ranks: mesh.dp = 1" in told and "goodput" in told
     assert [step for step, *_ in broken] == [*range(1, 13)]
     for one, other in zip(broken, whole, strict=True):
         assert one[1:] == pytest.approx(other[1:], rel=1e-4)
@@ -137,7 +137,7 @@ def test_fewer_ranks_are_those_that_mesh_and_batch_allow():
         return fewer and (fewer.mesh.dp, fewer.mesh.pp, fewer.mesh.tp)
 
     assert sizes({"dp": 2, "pp": 2}) == (1, 2, 1)
-    assert sizes({"dp": 4, "tp": 2}) == (2, 1, 2)  # 8 sequences in 2 microbatches cannot be shared by 3
+    assert sizes({"dp": 4, "tp": 2}) == (2, 1, 2)  # 8 sequences in 2 microbatches cannot be split over 3
     assert sizes({"pp": 4}) is None
 
 
@@ -160,5 +160,5 @@ def test_who_ends_the_launching_process_loses_no_rank_and_leaves_none(tmp_path, 
     if stopped:
         ranks[1].suspend()
     process.terminate()
-    told, _ = process.communicate(timeout=25)  # the agent gives a rank 30 seconds, which nobody needs
+    told, _ = process.communicate(timeout=25)  # the agent gives a rank 30 seconds, which none needs
     assert " at step " not in told and not any(rank.is_running() for rank in ranks.values())

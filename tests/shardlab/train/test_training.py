@@ -1,4 +1,4 @@
-"""A training gives the same losses on every mesh, and goes on after a stop as if there had been none."""
+"""Training gives the same losses on every mesh, and continues after a stop as if it had not happened."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ MESHES = [
 
 def losses(one, ranks, **options):
     by_rank = trained(one, ranks, **options)
-    assert all(told.losses == by_rank[0].losses for told in by_rank)  # every rank knows the same
+    assert all(told.losses == by_rank[0].losses for told in by_rank)  # every rank knows the same losses
     return list(by_rank[0].losses.values())
 
 
@@ -67,11 +67,11 @@ def test_eight_ranks_train_as_one_does(mesh, step):
     )
 
 
-# ---- stop and go on --------------------------------------------------------------------------------------------------
+# ---- stop and resume -------------------------------------------------------------------------------------------------
 
 
 class Kept(Hook):
-    """Writes what a rank holds at the end into files."""
+    """Writes what a rank holds at the end to files."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -128,7 +128,7 @@ def test_experts_go_on_on_another_mesh(tmp_path):
 
 
 class Seen(Hook):
-    """Notes which sequences the ranks of a step have seen, by its tokens."""
+    """Records the tokens of the sequences that a rank sees in each step."""
 
     def on_begin(self, training):
         plain = training.trainer.step
@@ -170,11 +170,11 @@ def test_meshes_and_a_resumed_run_see_the_same_batches(tmp_path):
     )
 
 
-# ---- what goes wrong -------------------------------------------------------------------------------------------------
+# ---- failures --------------------------------------------------------------------------------------------------------
 
 
 class Killed(Hook):
-    """The rank dies by SIGKILL when its files are being written, for the checkpoint after `step`."""
+    """Kills the rank with SIGKILL while it writes its files for the checkpoint after `step`."""
 
     def __init__(self, step, rank):
         self.step, self.rank = step, rank
@@ -209,7 +209,7 @@ def test_a_rank_that_is_killed_while_it_saves_costs_nothing_before(tmp_path, ran
 
 
 class Poisoned(Hook):
-    """The second step's gradients are not numbers on the second rank: a hook of its first block spoils one."""
+    """Makes a gradient NaN on the second rank in the second step, with a hook on its first block."""
 
     def on_begin(self, training):
         self.step = 0

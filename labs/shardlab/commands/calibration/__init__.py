@@ -1,1 +1,1 @@
-"""Measure the machine at hand: rates of one rank, links between ranks, and what ranks that share cores lose."""
+"""Measure this machine: rates of one rank, links between ranks, and the slowdown of ranks that share cores."""

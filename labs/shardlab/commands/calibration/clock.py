@@ -1,4 +1,4 @@
-"""How long something takes on a device: CUDA's own events on a GPU, the clock of the CPU else."""
+"""Timing on a device: CUDA events on a GPU, the CPU's clock otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARM_UP = 3
 
 
 def seconds_of(function: Callable[[], object], device: torch.device, *, rounds: int = 9, least: float = 1e-4) -> float:
-    """The median of `rounds`, each of enough calls to last `least` seconds; the first calls do not count."""
+    """The median of `rounds`, each with enough calls to last `least` seconds, after a warm-up."""
     for _ in range(WARM_UP):
         function()
     once = _timed(function, device, 1)
@@ -38,7 +38,7 @@ def _timed(function: Callable[[], object], device: torch.device, calls: int) -> 
 
 
 def training_pass(model: nn.Module, loss: Callable[[], Tensor]) -> Callable[[], None]:
-    """Forward and backward of one step, with gradients forgotten before."""
+    """A forward and backward pass of one step that first resets the gradients."""
 
     def one() -> None:
         model.zero_grad()

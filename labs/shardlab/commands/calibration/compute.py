@@ -1,6 +1,6 @@
-"""What one rank computes in a second: matrix products by size, memory, small operations, layers, Adam.
+"""Compute rates of one rank: matmuls by size, memory, small operations, layers and Adam.
 
-Everything runs as in a lab: one thread, on a rank whose calls are recorded.
+Everything runs as in a lab: with one thread, on a rank whose calls are recorded.
 """
 
 from __future__ import annotations
@@ -16,16 +16,23 @@ from shardlab.costs.clock.calibrated import matmul_seconds, products_seconds
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
 SIDES = {"cpu": (16, 32, 64, 128, 256, 512, 1024), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}
-DTYPES = {"cpu": ("float32",), "cuda": ("float32", "bfloat16")}  # in which recipes train there
+DTYPES = {"cpu": ("float32",), "cuda": ("float32", "bfloat16")}  # that recipes train in on this device
 OPERAND_BYTES = {"cpu": (2**14, 2**18, 2**20, 2**22, 2**24, 2**26), "cuda": (2**20, 2**24, 2**26, 2**28, 2**30)}
-# layers, hidden, batch: around the sizes of the labs, none of them one of theirs
+# layers, hidden, batch: close to the sizes in the labs, but none of them identical to one
 PASSES = ((1, 64, 4), (3, 64, 4), (1, 192, 4), (3, 192, 2), (2, 256, 4), (3, 96, 8))
-LINEARS = ((4, 64, 64), (3, 256, 128), (6, 320, 256), (2, 640, 128), (3, 448, 384), (2, 384, 512))  # ... and rows
-ADAM_TENSORS = ((1, 2**6), (40, 2**6), (20, 2**14), (8, 2**16), (1, 2**18), (1, 2**20))  # and their elements
+LINEARS = (
+    (4, 64, 64),
+    (3, 256, 128),
+    (6, 320, 256),
+    (2, 640, 128),
+    (3, 448, 384),
+    (2, 384, 512),
+)  # layers, width, rows
+ADAM_TENSORS = ((1, 2**6), (40, 2**6), (20, 2**14), (8, 2**16), (1, 2**18), (1, 2**20))  # tensors, elements of each
 
 
 class Alone(NamedTuple):
-    """The fields of a Calibration that one rank measures."""
+    """The fields of a Calibration measured on a single rank."""
 
     matmul: dict[str, dict[int, float]]
     memory: dict[int, float]
@@ -36,7 +43,7 @@ class Alone(NamedTuple):
 
 
 def measure_alone(device_type: str) -> Alone:
-    """On one rank: all rates of one rank, some seconds of work."""
+    """Measure all rates of a single rank; takes a few seconds."""
     torch.set_num_threads(1)
     device = torch.device(device_type)
     matmul = {dtype: matmul_rates(device, getattr(torch, dtype)) for dtype in DTYPES[device.type]}
@@ -51,9 +58,9 @@ def measure_alone(device_type: str) -> Alone:
 
 
 def matmul_rates(device: torch.device, dtype: torch.dtype) -> dict[int, float]:
-    """FLOP/s of the products of a square layer, by its side: forward, and for the gradients of input and weights.
+    """FLOP/s of a square layer's matmuls by side length: forward, input gradient and weight gradient.
 
-    The three read their operands in different orders, and are not equally fast.
+    The three read their operands in different orders and differ in speed.
     """
     found = {}
     for side in SIDES[device.type]:
@@ -69,7 +76,7 @@ def matmul_rates(device: torch.device, dtype: torch.dtype) -> dict[int, float]:
 
 
 def memory_rates(device: torch.device) -> dict[int, float]:
-    """Bytes/s that an addition reads and writes, by the bytes of one operand: small ones stay in the caches."""
+    """Bytes/s read and written by an addition, by the bytes of one operand: small operands stay in the caches."""
     found = {}
     for num_bytes in OPERAND_BYTES[device.type]:
         left, right = (torch.ones(num_bytes // 4, device=device) for _ in range(2))
@@ -80,15 +87,15 @@ def memory_rates(device: torch.device) -> dict[int, float]:
 
 
 def operation_seconds(device: torch.device) -> float:
-    """Seconds of an operation with almost no work: Python, the recorder, torch's dispatch, and the launch on a GPU."""
+    """Seconds of an operation with almost no work: Python, the recorder, torch's dispatch and, on a GPU, the launch."""
     small = torch.ones(8, device=device)
     return seconds_of(lambda: small.add_(1.0), device, least=1e-3)
 
 
 def pass_constants(device: torch.device, rates: dict[int, float]) -> tuple[float, float, float]:
-    """What a GPT's forward and backward take besides matrix products: once, a layer, a number of a layer's input.
+    """Time of a GPT's forward and backward other than matmuls: per pass, per layer and per element of a layer's input.
 
-    Least squares of the relative error over PASSES; no constant is negative.
+    Fitted by least squares of the relative error over PASSES; no constant is negative.
     """
     rows, rest = [], []
     for layers, hidden, batch in PASSES:
@@ -106,7 +113,7 @@ def pass_constants(device: torch.device, rates: dict[int, float]) -> tuple[float
 
 
 def linear_constants(device: torch.device, rates: dict[int, float]) -> tuple[float, float, float]:
-    """Forward and backward of linear layers with ReLU besides products: a layer, a number of its input, a weight."""
+    """Time of linear layers with ReLU other than matmuls: per layer, per input element and per weight."""
     rows, rest = [], []
     for layers, width, samples in LINEARS:
         parts = [part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU())]
@@ -121,7 +128,7 @@ def linear_constants(device: torch.device, rates: dict[int, float]) -> tuple[flo
 
 
 def _least_squares(rows: np.ndarray, values: np.ndarray) -> list[float]:
-    """Coefficients of 0 or more: a negative one is left out, and the others fitted again."""
+    """Nonnegative coefficients: drops a negative one and fits the others again."""
     kept = list(range(rows.shape[1]))
     while kept:
         found, *_ = np.linalg.lstsq(rows[:, kept], values, rcond=None)
@@ -134,7 +141,7 @@ def _least_squares(rows: np.ndarray, values: np.ndarray) -> list[float]:
 
 
 def adam_constants(device: torch.device) -> tuple[float, float, float]:
-    """Seconds of AdamW's step: once, for each tensor and for each parameter; least squares of the relative error."""
+    """Seconds of AdamW's step: fixed, per tensor and per parameter; least squares of the relative error."""
     rows, ones = [], []
     for tensors, elements in ADAM_TENSORS:
         weights = [torch.nn.Parameter(torch.ones(elements, device=device)) for _ in range(tensors)]

@@ -1,4 +1,4 @@
-"""What DDP and the stages of ZeRO cost beside layers, Adam and messages: hooks, buckets and slices of each tensor."""
+"""Cost of DDP and the ZeRO stages other than layers, Adam and messages: per-tensor hooks, buckets and shards."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from shardlab.commands.calibration.links import rounds_of
 from shardlab.data_parallel.experiment import build
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
-# almost nothing to compute, and a model whose weights take a while to copy: what is left beside the passes
+# a model with almost nothing to compute, and one whose weights take a while to copy: the overhead of each
 SIZES = (GPTConfig(layers=3, hidden=32), GPTConfig(layers=3, hidden=160))
 HOST = torch.device("cpu")
 
 
 def measure_bookkeeping() -> list[list[float]]:
-    """On one rank, for each stage: seconds of a step of each of SIZES without its passes and without AdamW."""
+    """On one rank, for each stage: seconds per step of each of SIZES, minus its passes and AdamW."""
     torch.set_num_threads(1)
     return [[_beside_passes(stage, config) for config in SIZES] for stage in range(4)]
 
 
 def bookkeeping_of(measured: list[list[float]]) -> tuple[tuple[float, float], ...]:
-    """Seconds per tensor and per parameter, by stage; neither is negative."""
+    """Seconds per tensor and per parameter, by stage; never negative."""
     counts = [[parameter.numel() for parameter in GPT(config).parameters()] for config in SIZES]
     small, large = map(sum, counts)
     found = []
@@ -56,6 +56,6 @@ def _beside_passes(stage: int, config: GPTConfig) -> float:
 
 
 def _updated(engine, plain: GPT) -> list[torch.Tensor]:
-    """What a rank's optimizer steps over: all weights with DDP, this rank's slices with ZeRO."""
+    """The tensors that a rank's optimizer updates: all weights with DDP, this rank's shards with ZeRO."""
     vectors = getattr(engine.optimizer, "vectors", None)
     return list(plain.parameters()) if vectors is None else [vector.master for vector in vectors]

@@ -1,4 +1,4 @@
-"""What ranks do to each other: links in the alpha-beta model, compute on shared cores, and what messages hide."""
+"""Links between ranks in the alpha-beta model, the slowdown on shared cores, and how much communication is hidden."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
 SIZES = (2**12, 2**16, 2**19, 2**21, 2**23)  # bytes of the whole tensor
 ROUNDS, WARM_UP = 15, 3
-TOGETHER = GPTConfig(layers=2, hidden=192)  # what ranks compute at the same time, to see what they lose
+TOGETHER = GPTConfig(layers=2, hidden=192)  # computed by all ranks at once to measure the slowdown
 BATCH = 4
-MESSAGE_BYTES = 2**22  # of the all-reduce beside it
-PIECES, PRODUCTS, SIDE = 8, 8, 256  # pieces of work between messages, each some 5 ms on a core
-SMALL_BYTES = 2**16  # of those messages
+MESSAGE_BYTES = 2**22  # of the all-reduce that overlaps it
+PIECES, PRODUCTS, SIDE = 8, 8, 256  # pieces of work between messages, each about 5 ms on a core
+SMALL_BYTES = 2**16  # of each of those messages
 Name = TypeVar("Name")
 
 
 def rounds_of(
     calls: Mapping[Name, Callable[[], object]], device: torch.device, rounds: int = ROUNDS
 ) -> dict[Name, list[float]]:
-    """Seconds of each round of each call on this rank. The calls take turns, and all ranks begin each together.
+    """Seconds of each round of each call on this rank. Calls take turns, and all ranks start each call together.
 
-    So whatever else the machine does disturbs all of them alike.
+    This way any other load on the machine disturbs all calls equally.
     """
     seconds: dict[Name, list[float]] = {name: [] for name in calls}
     for _ in range(rounds + WARM_UP):
@@ -51,7 +51,7 @@ def _wait_for(device: torch.device) -> None:
 
 
 def measure_links(device_type: str) -> dict[tuple[str, int], list[float]]:
-    """On each rank: seconds of each round, by collective and bytes of the whole tensor, and of a `send`."""
+    """On each rank: seconds of each round of each collective, and of `send`, by bytes of the whole tensor."""
     torch.set_num_threads(1)
     device, size = torch.device(device_type), dist.get_world_size()
     calls: dict[tuple[str, int], Callable[[], object]] = {}
@@ -68,7 +68,7 @@ def measure_links(device_type: str) -> dict[tuple[str, int], list[float]]:
 
 
 def _there_and_back(part: torch.Tensor) -> None:
-    """Between rank 0 and the last: a message and its answer."""
+    """Send a message from rank 0 to the last rank and back."""
     last = dist.get_world_size() - 1
     if dist.get_rank() == 0:
         dist.send(part, last)
@@ -79,7 +79,7 @@ def _there_and_back(part: torch.Tensor) -> None:
 
 
 def links_of(by_rank: Sequence[dict[tuple[str, int], list[float]]]) -> dict[str, Link]:
-    """Alpha and beta of each kind; a round lasts as long as on its slowest rank, and the median of rounds counts."""
+    """Alpha and beta of each kind, fitted to the median round. A round lasts as long as on its slowest rank."""
     num_ranks = len(by_rank)
     samples: dict[str, list[tuple[float, float, float]]] = {}
     for kind, num_bytes in by_rank[0]:
@@ -95,9 +95,9 @@ def links_of(by_rank: Sequence[dict[tuple[str, int], list[float]]]) -> dict[str,
 
 
 def measure_sharing(device_type: str) -> dict[str, list[float]]:
-    """On each rank: rounds of an all-reduce, of compute with the all-reduce after it, and beside it.
+    """On each rank: rounds of an all-reduce, of compute then all-reduce, and of compute overlapped with an all-reduce.
 
-    In a round of `alone` one rank computes, each in its turn, and the others wait for it.
+    In a round of `alone` one rank computes, taking turns, while the others wait.
     """
     torch.set_num_threads(1)
     device, rank, size = torch.device(device_type), dist.get_rank(), dist.get_world_size()
@@ -125,10 +125,10 @@ def measure_sharing(device_type: str) -> dict[str, list[float]]:
 
 
 def measure_turns(device_type: str) -> dict[str, list[float]]:
-    """On each rank: rounds of short pieces of work with a message after each, and of the same with all messages last.
+    """On each rank: rounds of short pieces of work with a message after each, and with all messages at the end.
 
-    So layers talk that are cut by tensor parallelism. Ranks do not end a piece together, least where they share cores,
-    and a message waits for the last.
+    Tensor-parallel layers communicate like the former. Ranks do not finish a piece at the same time, especially on
+    shared cores, and a message waits for the last one.
     """
     torch.set_num_threads(1)
     device = torch.device(device_type)
@@ -153,21 +153,21 @@ def measure_turns(device_type: str) -> dict[str, list[float]]:
 
 
 def waits_of(by_rank: Sequence[dict[str, list[float]]]) -> float:
-    """Seconds that a message between short pieces of work waits, beside its own."""
+    """Extra seconds that a message between short pieces of work waits."""
     return max(0.0, slowest(by_rank, "in_turns") - slowest(by_rank, "apart")) / PIECES
 
 
 def slowest(by_rank: Sequence[dict[str, list[float]]], name: str) -> float:
-    """The median round, each as long as on its slowest rank."""
+    """The median round, where a round lasts as long as on its slowest rank."""
     return median(max(ranks) for ranks in zip(*(rank[name] for rank in by_rank), strict=True))
 
 
 def sharing_of(by_rank: Sequence[dict[str, list[float]]]) -> tuple[float, float]:
-    """What `measure_sharing` found, as slowdown and hidden share.
+    """The slowdown and the hidden share, from the results of `measure_sharing`.
 
-    Ranks that compute end at different moments, and the message after it waits for the last: that belongs to the
-    slowdown. hidden: of the shorter of the two, the share that does not show when both run at the same time; 0 one
-    after the other, 1 side by side.
+    Ranks finish computing at different moments, and the message after that waits for the last one: this waiting counts
+    as slowdown. hidden: the share of the shorter of the two that overlaps when both run together; 0 if they run one
+    after the other, 1 if they overlap fully.
     """
     alone, message, after, beside = (slowest(by_rank, name) for name in ("alone", "message", "after", "beside"))
     compute = max(after - message, alone / len(by_rank))

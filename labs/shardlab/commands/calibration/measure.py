@@ -23,26 +23,26 @@ from shardlab.costs.clock.calibration import Calibration, Together
 from shardlab.ranks.run import run
 from shardlab.ranks.transports import GLOO, choose_transport
 
-SECONDS = 240  # the limit of each of the measurements
+SECONDS = 240  # time limit of each measurement
 
 
 def calibrate(
     rank_counts: Sequence[int] = (2, 4), *, device: str = "", say: Callable[[str], None] = lambda _: None
 ) -> Calibration:
-    """Measure this machine; `say` is told what comes next.
+    """Measure this machine; calls `say` before each measurement.
 
-    device: `cuda` or `cpu`, by default what ranks of this machine use. Raises ValueError for a number of ranks below 2
-    and for a GPU where there is none.
+    device: `cuda` or `cpu` [default: as ranks on this machine]. Raises ValueError for fewer than 2 ranks, or for
+    a GPU if there is none.
     """
     if min(rank_counts, default=2) < 2:
-        raise ValueError(f"{min(rank_counts)} ranks are not together: use 2 or more")
+        raise ValueError(f"{min(rank_counts)} ranks have no links to measure: use 2 or more")
     transport = transport_for(device, max(rank_counts, default=1))
     device = device or ("cpu" if transport == GLOO else "cuda")
 
     def on(ranks: int, function: Callable[..., object]) -> list:
         return run(function, device, ranks=ranks, timeout=SECONDS, transport=GLOO if device == "cpu" else None)
 
-    say("one rank alone: products, memory, layers, Adam")
+    say("one rank alone: matmuls, memory, layers, Adam")
     alone = on(1, measure_alone)[0]
     together = {}
     for ranks in rank_counts:
@@ -65,17 +65,17 @@ def calibrate(
 
 
 def transport_for(device: str, ranks: int) -> str:
-    """How the ranks will talk. Raises ValueError for an unknown device, or one that this machine does not have."""
+    """How the ranks will communicate. Raises ValueError for an unknown device or one that this machine lacks."""
     chosen = choose_transport(ranks)
     if device not in ("", "cpu", "cuda"):
         raise ValueError(f"there is no device {device!r}: use cpu or cuda")
     if device == "cuda" and chosen == GLOO:
-        raise ValueError(f"{ranks} ranks cannot use a GPU of this machine: use cpu")
+        raise ValueError(f"{ranks} ranks cannot use a GPU on this machine: use cpu")
     return GLOO if device == "cpu" else chosen
 
 
 def description(device: str) -> str:
-    """The machine in words: processor or GPU, system, torch."""
+    """A description of the machine: processor or GPU, system and torch."""
     import torch
 
     name = torch.cuda.get_device_name() if device == "cuda" else _processor()
@@ -92,7 +92,7 @@ def _processor() -> str:
 
 
 def device_memory(device: str) -> int:
-    """Bytes of the GPU, or of the machine."""
+    """Memory of the GPU, or of the machine, in bytes."""
     if device == "cuda":
         import torch
 

@@ -1,1 +1,1 @@
-"""Seconds of a step: kernels, links, overlap, the pipeline's stages; the constants, and this machine's own."""
+"""Seconds of a step: kernels, links, overlap, pipeline stages, their constants, and calibrated machines."""

@@ -1,6 +1,6 @@
-"""Seconds of a lab's step on the machine at hand, from its calibration: products, other operations, Adam, messages.
+"""Step times of the labs on this machine, from its calibration: matmuls, other operations, Adam and messages.
 
-Work is counted as on one rank alone and times the slowdown of N ranks at once; messages were measured between N ranks.
+Compute time is that of one rank alone times the slowdown of N concurrent ranks. Messages were measured between N ranks.
 """
 
 import itertools
@@ -18,7 +18,7 @@ GATHERS = "all_gather"
 
 
 def rate_at(rates: Mapping[int, float], size: float) -> float:
-    """The rate at a size between those measured: on straight lines over the logarithm of the size, flat outside."""
+    """The rate at an unmeasured size: linear in the logarithm of the size, constant outside the measured range."""
     sizes = sorted(rates)
     if size <= sizes[0]:
         return rates[sizes[0]]
@@ -30,7 +30,7 @@ def rate_at(rates: Mapping[int, float], size: float) -> float:
 
 
 def matmul_seconds(rates: Mapping[int, float], rows: float, inner: float, columns: float) -> float:
-    """2 rows inner columns FLOPs at the rate of a square product with as many FLOPs."""
+    """2 rows inner columns FLOPs at the rate of a square matmul with as many FLOPs."""
     product = rows * inner * columns
     return 2 * product / rate_at(rates, product ** (1 / 3))
 
@@ -38,9 +38,9 @@ def matmul_seconds(rates: Mapping[int, float], rows: float, inner: float, column
 def products_seconds(
     rates: Mapping[int, float], layers: int, hidden: int, sequence: int, vocabulary: int, batch: int, heads: int = 4
 ) -> float:
-    """The matrix products of a GPT's forward and backward: three of each shape, one forward and two backward.
+    """Seconds of the matmuls in a GPT's forward and backward: three of each shape, one forward and two backward.
 
-    A layer: 3h, h, 4h and 4h wide, and QK^T and AV of each head and sequence; at the end the head, V wide.
+    Per layer: widths 3h, h, 4h and 4h, plus QK^T and AV for each head and sequence; at the end the head, of width V.
     """
     tokens, h = batch * sequence, hidden
     layer = sum(matmul_seconds(rates, tokens, h, width) for width in (3 * h, h, 4 * h, 4 * h))
@@ -49,7 +49,7 @@ def products_seconds(
 
 
 def moved_seconds(here: Calibration, num_bytes: float, operands: float = 2) -> float:
-    """To read or write so many operands of num_bytes each; a copy has two, a sum of two tensors three."""
+    """Seconds to read or write `operands` operands of num_bytes each: a copy has two, a sum of two tensors three."""
     return operands * num_bytes / rate_at(here.memory, num_bytes)
 
 
@@ -59,7 +59,7 @@ def adam_step_seconds(here: Calibration, tensors: int, parameters: float) -> flo
 
 
 def collective_seconds(here: Calibration, kind: str, num_ranks: int, num_bytes: float) -> float:
-    """A collective of a whole tensor of num_bytes, as a ring's messages; 0 with one rank."""
+    """Seconds of a collective of a whole tensor of num_bytes, as ring messages; 0 with one rank."""
     if num_ranks == 1:
         return 0.0
     alpha, beta = here.of_ranks(num_ranks).links[kind]
@@ -68,7 +68,7 @@ def collective_seconds(here: Calibration, kind: str, num_ranks: int, num_bytes: 
 
 
 def with_overlap(together: Together, compute: float, ideal_exposed: float, communication: float) -> float:
-    """Compute, what cannot be hidden, and of the rest what this machine does not hide."""
+    """Compute, plus communication that cannot be hidden, plus the share of the rest that this machine does not hide."""
     hideable = communication - ideal_exposed
     return compute + ideal_exposed + (1 - together.hidden) * hideable
 
@@ -77,15 +77,15 @@ def with_overlap(together: Together, compute: float, ideal_exposed: float, commu
 
 
 def linear_layers_seconds(here: Calibration, products: float, layers: float, numbers: float, weights: float) -> float:
-    """Forward and backward of linear layers with ReLU: products' seconds, and what inputs and weights cost besides."""
+    """Forward and backward of linear layers with ReLU: matmul seconds plus overhead per layer, input and weight."""
     layer, number, weight = here.linear_seconds
     return products + layer * layers + number * numbers + weight * weights
 
 
 def mlp_data_parallel_seconds(here: Calibration, num_ranks: int, samples: int, width: int) -> tuple[float, float]:
-    """Two square layers, DDP without overlap: seconds of the passes with the gradients' copy, and of the all-reduce.
+    """Two square layers, DDP without overlap: seconds of the passes with the gradient copy, and of the all-reduce.
 
-    Five products: the first layer's input needs no gradient. Square and mean, there and back, move 12 operands.
+    Five matmuls, as the first layer's input needs no gradient. Square and mean, forward and backward, move 12 operands.
     """
     num_bytes = FP32 * 2 * (width * width + width)
     products = 5 * matmul_seconds(here.matmul["float32"], samples, width, width)
@@ -96,9 +96,9 @@ def mlp_data_parallel_seconds(here: Calibration, num_ranks: int, samples: int, w
 
 
 def mlp_tensor_parallel_seconds(here: Calibration, num_ranks: int, tokens: int, hidden: int) -> tuple[float, float]:
-    """An MLP of 4h cut by columns, then rows: seconds of the passes, and of the two all-reduces of tokens x h.
+    """An MLP of 4h split by columns, then rows: seconds of the passes and of the two all-reduces of tokens x h.
 
-    Six products of an N-th of 4h, without biases; ReLU there and back moves 5 operands, a copy of the result 2; 23
+    Six matmuls with 1/N of 4h, without biases. ReLU in both passes moves 5 operands, a copy of the result 2. 23
     operations reach torch.
     """
     width = 4 * hidden / num_ranks
@@ -110,7 +110,7 @@ def mlp_tensor_parallel_seconds(here: Calibration, num_ranks: int, tokens: int, 
 
 
 class LinearSeconds(NamedTuple):
-    """The three passes of a layer."""
+    """Seconds of the three passes of a layer."""
 
     forward: float
     input_gradient: float
@@ -118,9 +118,9 @@ class LinearSeconds(NamedTuple):
 
 
 def linear_layer_seconds(here: Calibration, rows: int, width: int) -> LinearSeconds:
-    """A square linear layer with ReLU in one microbatch of a pipeline, on one rank alone: a third each.
+    """A square linear layer with ReLU on one microbatch of a pipeline, on one rank alone: a third for each pass.
 
-    Gradients of weights are added to those of the microbatches before: three operands of width x width more.
+    Weight gradients are added to those of earlier microbatches: three more operands of width x width.
     """
     products = 3 * matmul_seconds(here.matmul["float32"], rows, width, width)
     third = linear_layers_seconds(here, products, 1, rows * width, width * width) / 3
@@ -128,7 +128,7 @@ def linear_layer_seconds(here: Calibration, rows: int, width: int) -> LinearSeco
 
 
 def message_between_stages(here: Calibration, num_ranks: int, num_bytes: float) -> float:
-    """alpha + beta * bytes of a send from one rank to the next."""
+    """alpha + beta * bytes to send from one rank to the next."""
     alpha, beta = here.of_ranks(num_ranks).links["send"]
     return alpha + beta * num_bytes
 
@@ -138,7 +138,7 @@ def message_between_stages(here: Calibration, num_ranks: int, num_bytes: float) 
 
 @dataclass(frozen=True)
 class SmallGPT:
-    """Sizes of lab 3's model and of what a rank computes in a step."""
+    """Sizes of lab 3's model and of a rank's work in a step."""
 
     layers: int
     hidden: int
@@ -148,7 +148,7 @@ class SmallGPT:
 
     @property
     def tensors(self) -> int:
-        """Weights and biases of two norms and four linear layers, two embeddings, the last norm; the head is tied."""
+        """Weights and biases of two norms and four linear layers, two embeddings and the last norm; tied head."""
         return 12 * self.layers + 4
 
 
@@ -163,10 +163,10 @@ def gpt_pass_seconds(here: Calibration, model: SmallGPT) -> float:
 
 
 def zero_step_seconds(here: Calibration, num_ranks: int, stage: int, model: SmallGPT, vectors: Sequence[int]) -> float:
-    """A step of DDP (stage 0) or of ZeRO: passes, bookkeeping of gradients, messages, Adam on what a rank owns.
+    """A step of DDP (stage 0) or ZeRO: passes, gradient bookkeeping, messages, and Adam on what a rank owns.
 
-    vectors: elements that travel together, in the order of the backward: a bucket (stages 0 and 2), all (1), or a
-    block, with the rest at the end (3). Raises ValueError for another stage.
+    vectors: elements sent together, in the order of the backward: a bucket (stages 0 and 2), everything (1), or a
+    block, with the rest at the end (3). Raises ValueError for any other stage.
     """
     if stage not in range(4):
         raise ValueError(f"ZeRO stage {stage}: use 0 (DDP), 1, 2 or 3")
@@ -184,11 +184,11 @@ def zero_step_seconds(here: Calibration, num_ranks: int, stage: int, model: Smal
 def _messages(
     here: Calibration, num_ranks: int, stage: int, vectors: Sequence[int], passes: float
 ) -> tuple[float, float]:
-    """Seconds of all messages, and of those that nothing could hide.
+    """Seconds of all messages, and of those that cannot be hidden.
 
-    Gradients leave when the backward, two thirds of the passes, has come to them; stage 1 waits for its end. Weights
-    are gathered after the step, and nothing runs beside; or, in stage 3, twice for a block and once for the rest:
-    the first of each pass and the rest exposed, the others beside the block before.
+    Gradients are sent as soon as the backward, two thirds of the passes, has computed them; in stage 1 at the end.
+    Weights are gathered after the step with nothing to overlap. In stage 3 they are gathered twice per block and once
+    for the rest: the first block of each pass and the rest are exposed, the others overlap with the block before.
     """
 
     def each(kind: str) -> list[float]:

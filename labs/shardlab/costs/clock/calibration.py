@@ -1,6 +1,7 @@
-"""What was measured on the machine at hand: `shardlab calibrate` writes the file, the formulas read it here.
+"""The calibration of this machine: `shardlab calibrate` writes the file, and the formulas read it through this module.
 
-Rates are those of one rank that has a core, or a GPU, to itself; `Together` says what N ranks at once do to each other.
+Rates are those of one rank with a core or a GPU to itself. `Together` describes how N concurrent ranks affect each
+other.
 """
 
 import json
@@ -16,7 +17,7 @@ from shardlab.costs.traffic import Link
 
 FORMAT = 1
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
-CONSTANTS = {"pass_seconds": 3, "linear_seconds": 3, "adam_seconds": 3}  # how many of each
+CONSTANTS = {"pass_seconds": 3, "linear_seconds": 3, "adam_seconds": 3}  # number of values of each
 DEVICES = {"cpu": ("gloo",), "cuda": ("nccl", "nccl-shared", "gloo")}
 
 
@@ -24,29 +25,30 @@ DEVICES = {"cpu": ("gloo",), "cuda": ("nccl", "nccl-shared", "gloo")}
 class Together:
     """N ranks at the same time.
 
-    slowdown: how many times longer they compute, until the last is done, than one alone; about N / cores once they
-    share cores. hidden: of the communication that a schedule starts early, the share that costs the compute beside it
-    nothing; on cores that both need it is small. links: alpha and beta of each collective as a ring's, and of a `send`.
-    waits: seconds that a message between short pieces of work takes beside its own, until the last rank has come.
+    slowdown: how many times longer they compute than one alone, until the last one finishes; about N / cores once they
+    share cores. hidden: of the communication that a schedule starts early, the share that does not slow down the
+    compute it overlaps with; small on cores that both need. links: alpha and beta of each collective as a ring, and of
+    a `send`.
+    waits: extra seconds that a message between short pieces of work waits for the last rank.
     """
 
     slowdown: float
     hidden: float
     links: Mapping[str, Link]
-    waits: float = 0.0  # older files do not say
+    waits: float = 0.0  # absent in older files
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Rates of one rank, and what ranks do to each other.
+    """Rates of one rank, and how concurrent ranks affect each other.
 
-    matmul: FLOP/s of a square layer's products, forward and backward, by dtype and side. memory: bytes/s read and
+    matmul: FLOP/s of a square layer's matmuls, forward and backward, by dtype and side. memory: bytes/s read and
     written by an elementwise operation, by the bytes of one operand. operation: seconds of the smallest operation.
-    pass_seconds: of a small GPT's forward and backward, besides its matrix products: once, for each layer, for each
-    number of a layer's input. linear_seconds: of linear layers with ReLU, forward and backward, besides products: for
-    each layer, for each number of its input, for each weight. adam_seconds: of AdamW's step: once, for each tensor, for
-    each parameter. bookkeeping: of hooks, buckets and slices in a step of DDP and of ZeRO-1, 2 and 3, on one rank: for
-    each tensor, for each parameter. All in seconds, bytes and FLOPs; fp32 where no dtype is named.
+    pass_seconds: forward and backward of a small GPT other than matmuls: fixed, per layer, and per element of a layer's
+    input. linear_seconds: forward and backward of linear layers with ReLU other than matmuls: per layer, per input
+    element and per weight. adam_seconds: AdamW's step: fixed, per tensor and per parameter. bookkeeping: hooks, buckets
+    and shards in a step of DDP and of ZeRO-1, 2 and 3 on one rank: per tensor and per parameter. All in seconds, bytes
+    and FLOPs, and in fp32 unless a dtype is named.
     """
 
     machine: str
@@ -71,7 +73,9 @@ class Calibration:
         return hash((self.machine, self.measured))
 
     def of_ranks(self, num_ranks: int) -> Together:
-        """What was measured with so many ranks; one rank alone has no links. Raises ValueError with the sizes known."""
+        """Measurements with `num_ranks` ranks; one rank has no links. Raises ValueError that lists the measured
+        numbers.
+        """
         if num_ranks == 1:
             return Together(1.0, 0.0, {})
         if num_ranks not in self.ranks:
@@ -83,13 +87,13 @@ class Calibration:
 
 
 def default_file() -> Path:
-    """Where the calibration of this machine lies: $SHARDLAB_CALIBRATION, or the user's cache."""
+    """Path of this machine's calibration: $SHARDLAB_CALIBRATION, or the user's cache."""
     named = os.environ.get("SHARDLAB_CALIBRATION")
     return Path(named) if named else Path.home() / ".cache" / "shardlab" / "calibration.json"
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:
-    """Write the file, whole or not at all; its folder is made."""
+    """Write the file atomically; creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
     beside.write_text(json.dumps({"format": FORMAT, **asdict(calibration)}, indent=1) + "\n")
@@ -97,20 +101,20 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
 
 
 def read_calibration(path: Path | None = None) -> Calibration:
-    """The calibration in a file, by default this machine's.
+    """The calibration in a file [default: this machine's].
 
-    Raises ValueError with a sentence for a file that is missing, cut off, incomplete or at odds with itself.
+    Raises ValueError with a sentence if the file is missing, truncated, incomplete or inconsistent.
     """
     path = path or default_file()
-    again = f"`shardlab calibrate --out {path}` measures again"
+    again = f"run `shardlab calibrate --out {path}` to measure again"
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError:
-        raise ValueError(f"there is no calibration in {path}: `shardlab calibrate --out {path}` measures one") from None
+        raise ValueError(f"there is no calibration in {path}: run `shardlab calibrate --out {path}` first") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read ({error}): {again}") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON, or is cut off ({error}): {again}") from None
+        raise ValueError(f"{path} is not JSON, or is truncated ({error}): {again}") from None
     try:
         return _from_plain(data)
     except (ValueError, TypeError, AttributeError) as error:
@@ -118,9 +122,9 @@ def read_calibration(path: Path | None = None) -> Calibration:
 
 
 def _from_plain(data: Any) -> Calibration:
-    """Plain JSON as a Calibration: its keys are text, and numbers again here."""
+    """Plain JSON data as a Calibration; JSON keys are text and become numbers again here."""
     if not isinstance(data, dict):
-        raise ValueError("it holds no object")
+        raise ValueError("it is not a JSON object")
     if data.get("format") != FORMAT:
         raise ValueError(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
     names = [field.name for field in fields(Calibration)]
@@ -149,7 +153,7 @@ def _together(data: Mapping[str, Any]) -> Together:
 
 
 def _check(one: Calibration) -> None:
-    """Raises ValueError for what cannot have been measured, or cannot be true together."""
+    """Raises ValueError for values that are impossible or contradict each other."""
     if one.transport not in DEVICES.get(one.device, ()):
         raise ValueError(f"{one.transport!r} on {one.device!r}: use gloo on cpu; nccl, nccl-shared or gloo on cuda")
     datetime.fromisoformat(one.measured)
@@ -157,7 +161,7 @@ def _check(one: Calibration) -> None:
     _positive("memory_bytes", one.memory_bytes)
     _positive("operation", one.operation)
     if not one.matmul.get("float32") or not one.memory:
-        raise ValueError("it has no rate of fp32 products, or none of memory")
+        raise ValueError("it has no rate of fp32 matmuls, or none of memory")
     for dtype, rates in one.matmul.items():
         for side, rate in rates.items():
             _positive(f"matmul {dtype} {side}", rate)
@@ -179,7 +183,7 @@ def _check(one: Calibration) -> None:
 
 def _check_together(one: Calibration, number: int, together: Together) -> None:
     if number < 2:
-        raise ValueError(f"{number} ranks are not together: use 2 or more")
+        raise ValueError(f"{number} ranks have nothing to share: use 2 or more")
     _positive(f"slowdown of {number} ranks", together.slowdown)
     if one.device == "cpu" and together.slowdown < number / one.cores / 2:
         raise ValueError(
@@ -187,7 +191,7 @@ def _check_together(one: Calibration, number: int, together: Together) -> None:
         )
     _positive(f"waits of {number} ranks", together.waits, or_zero=True)
     if not 0 <= together.hidden <= 1:
-        raise ValueError(f"hidden = {together.hidden} is not a share: 0 to 1")
+        raise ValueError(f"hidden = {together.hidden} is not a share: use a number from 0 to 1")
     missing = [kind for kind in (*COLLECTIVES, "send") if kind not in together.links]
     if missing:
         raise ValueError(f"its links of {number} ranks lack {', '.join(missing)}")

@@ -1,7 +1,7 @@
-"""What fraction of a data sheet's number real kernels and links reach: the only fitted constants of the time model.
+"""The fraction of data-sheet numbers that real kernels and links reach: the only fitted constants of the time model.
 
-`python -m shardlab.costs.validation --fit` prints the values below, fitted on all published runs in data/ together; the
-errors that it reports come from constants fitted without the family that is being predicted.
+`python -m shardlab.costs.validation --fit` prints the values below, fitted on all published runs in data/ together. The
+errors that it reports use constants fitted without the family that is being predicted.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,17 @@ from shardlab.costs.links import Links
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Shares of a peak, each with the hardware it stands for; the defaults are guesses, to which a fit is drawn.
+    """Shares of a peak, each with the hardware it applies to. The defaults are guesses, which act as a prior for the
+    fit.
 
-    matmul_*: of the bf16 peak, deep matrix products, by generation; Blackwell's guess is the mean that SimuMax's
-    authors measured on a B200 at 2.25 PFLOP/s. fp8: of the further factor 2 that fp8 promises.
-    grouped: of the rate of one product, many small ones in a call, experts'. attention_*: of the bf16 peak, the
-    products of fused attention: ampere; newest, written for Hopper or Blackwell; flash2, FlashAttention-2 on those, of
-    whose new instructions it uses none. memory: of the memory bandwidth, elementwise kernels. network: of the network's
-    line rate. hidden: of the communication that a schedule may overlap.
+    matmul_*: deep matmuls, of the bf16 peak, by generation. Blackwell's guess is the mean that SimuMax's authors
+    measured on a B200 at 2.25 PFLOP/s. fp8: share of the additional factor 2 that fp8 promises. grouped: many small
+    matmuls in one call, for experts, relative to one matmul. attention_*: matmuls of fused attention, of the bf16 peak:
+    ampere; newest, written for Hopper or Blackwell; flash2, FlashAttention-2 on those, which uses none of their new
+    instructions.
+    memory:
+    elementwise kernels, of the memory bandwidth. network: of the network's line rate. hidden: of the communication that
+    a schedule may overlap.
     """
 
     matmul_ampere: float = 0.8
@@ -35,11 +38,11 @@ class Efficiency:
     hidden: float = 0.8
 
     def matmul(self, generation: str) -> float:
-        """Share of the bf16 peak in large matrix products; generations without a published run take Ampere's."""
+        """Share of the bf16 peak in large matmuls; generations without a published run use Ampere's."""
         return getattr(self, f"matmul_{generation}", self.matmul_ampere)
 
     def attention(self, generation: str, *, newest: bool = True) -> float:
-        """Share of the bf16 peak in fused attention; generations without a published run take Ampere's."""
+        """Share of the bf16 peak in fused attention; generations without a published run use Ampere's."""
         if generation in ("hopper", "blackwell"):
             return self.attention_newest if newest else self.attention_flash2
         return self.attention_ampere
@@ -62,8 +65,8 @@ FITTED = Efficiency(
 
 @dataclass(frozen=True)
 class NVLink:
-    """Collectives inside NVLink's domain, measured and not fitted: their share of the line rate, seconds per message of
-    their rings, and seconds per call.
+    """Collectives inside an NVLink domain, measured instead of fitted: share of the line rate, seconds per message of a
+    ring and seconds per call.
     """
 
     share: float
@@ -71,25 +74,25 @@ class NVLink:
     call: float = 0.0
 
 
-# The mean of bus bandwidth / 300 GB/s in data/allreduce_alpha_beta.csv for 4 to 8 A100, and the slope of its latency,
-# 5.4 us for each further rank of a ring, which sends 2 more messages.
+# The mean of bus bandwidth / 300 GB/s in data/allreduce_alpha_beta.csv for 4 to 8 A100s, and the slope of the latency:
+# 5.4 us for each additional rank of a ring, which adds 2 messages.
 NVLINK = NVLink(0.75, 2.7e-6)
 # Means of all-gather and reduce-scatter on 8 B200 (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
 _BLACKWELL = NVLink(0.67, 8.6e-6, 24e-6)
 
 
 def nvlink_of(generation: str) -> NVLink:
-    """What was measured on Blackwell, and for all others on Ampere."""
+    """Measured on Blackwell; all other generations use Ampere's."""
     return _BLACKWELL if generation == "blackwell" else NVLINK
 
 
-# Not fitted: bytes of an elementwise operation written out in single ones, beside those of one fused kernel.
+# Not fitted: bytes of an elementwise operation run as separate kernels, relative to one fused kernel.
 EAGER = 2.0
 # Not fitted: latency of one step of a ring between servers.
 HOP_SECONDS = 10e-6
-# Not fitted: the host's, for the kernels of one layer's pass; a pass is never faster. The fastest of 861 small runs on
-# one server of A100 (VIA-Research/vTrain, data/ground_truth_single.csv) take 3.0 to 3.8 ms per layer with
-# recomputation, three passes, whatever their sizes.
+# Not fitted: the host's time to launch the kernels of one layer's pass; a pass is never faster. The fastest of 861
+# small runs on one server of A100s (VIA-Research/vTrain, data/ground_truth_single.csv) take 3.0 to 3.8 ms per layer
+# with recomputation, which is three passes, at any size.
 LAUNCH_SECONDS = 1e-3
 
 

@@ -1,8 +1,8 @@
-"""Seconds of a step on the CPU at hand, in float32, from its calibration: rates by size, and what a message costs.
+"""Seconds of a step on this CPU in float32, from its calibration: rates by size and the cost of messages.
 
-Where GPUs have peaks and shares of them, this machine has been measured: `calibrated` says what its products, other
-operations, Adam and messages take. All ranks share its cores; a message between two of them costs what the calibration
-saw between as many ranks as there are, whatever the size of their group, since all of them wait for the same cores.
+GPUs are modeled by peaks and shares of them, but this machine was measured: `calibrated` has the times of its matmuls,
+other operations, Adam and messages. All ranks share its cores. A message between two ranks costs what was measured with
+the total number of ranks, whatever the size of the group, since all of them wait for the same cores.
 """
 
 from itertools import pairwise
@@ -20,12 +20,12 @@ from shardlab.costs.memory.states import parameters_on_stage
 from shardlab.costs.models.model import Transformer
 from shardlab.costs.traffic import Link, all_gather_seconds, all_reduce_seconds, reduce_scatter_seconds
 
-AGREEMENT_BYTES = 64  # of a step's two sums over all ranks: valid tokens; the loss and the squares of the gradients
-MEASURED_BYTES = 38  # elementwise bytes, in bf16, per number of a layer's input in the model of `pass_seconds`
+AGREEMENT_BYTES = 64  # of a step's two sums over all ranks: valid tokens; the loss and squared gradients
+MEASURED_BYTES = 38  # elementwise bytes, in bf16, per element of a layer's input in the model of `pass_seconds`
 
 
 def parts_of(model: Transformer, layout: Layout, setup: Setup) -> Parts:
-    """What one microbatch costs here. Raises ValueError for fp8, which no CPU has."""
+    """Costs of one microbatch on this machine. Raises ValueError for fp8, which CPUs do not have."""
     if setup.fp8:
         raise ValueError("this CPU has no fp8: plan without it")
     here, slowdown = calibration_of(setup.gpu), slowdown_of(calibration_of(setup.gpu), at_work(layout, setup.gpu))
@@ -55,13 +55,13 @@ def calibration_of(gpu: Accelerator) -> Calibration:
 
 
 def at_work(layout: Layout, gpu: Accelerator) -> float:
-    """How many ranks compute at a time: all but those that wait for other stages, and leave their core to others."""
+    """How many ranks compute at once: all except those that wait for other stages, which leave their core to others."""
     slots = layout.virtual * layout.num_microbatches
     return max(1.0, gpu.per_node * slots / (slots + layout.pp - 1))
 
 
 def slowdown_of(here: Calibration, ranks: float) -> float:
-    """How many times longer a rank computes while so many do: on straight lines, beyond the last in proportion."""
+    """How many times longer a rank computes while `ranks` do: interpolated, proportional beyond the last one."""
     known = [(1, 1.0), *((n, together.slowdown) for n, together in sorted(here.ranks.items()))]
     for (few, fast), (many, slow) in pairwise(known):
         if ranks <= many:
@@ -71,7 +71,7 @@ def slowdown_of(here: Calibration, ranks: float) -> float:
 
 
 def _products(here: Calibration, *shapes: tuple[float, float, float, float]) -> Passes:
-    """(rows, inner, columns, how many): forward, and twice that for the gradients of inputs and of weights."""
+    """(rows, inner, columns, how many): forward, and twice that for the gradients of inputs and weights."""
     third = sum(many * matmul_seconds(here.matmul["float32"], *shape) for *shape, many in shapes)
     return Passes(third, 2 * third, third)
 
@@ -79,7 +79,7 @@ def _products(here: Calibration, *shapes: tuple[float, float, float, float]) -> 
 def _layer(
     model: Transformer, layout: Layout, here: Calibration, *, experts: bool, imbalance: float = 1.0
 ) -> LayerSeconds:
-    """A layer's passes on one rank that has a core to itself.
+    """A layer's passes on one rank with a core to itself.
 
     An elementwise operation costs as much per byte as in the calibration's model, whose MLP is 4h wide.
     """
@@ -113,7 +113,7 @@ def _layer(
 
 
 def _output(model: Transformer, layout: Layout, here: Calibration) -> Passes:
-    """The output layer, the loss, and what a pass costs however small: logits are moved some four times each way."""
+    """The output layer, the loss and the fixed cost of a pass: logits are moved about four times each way."""
     tokens, vocab = tokens_of(model, layout), model.vocab / layout.tp
     once, *_ = here.pass_seconds
     loss = moved_seconds(here, FP32 * tokens * vocab, 4) + once / 2
@@ -121,7 +121,7 @@ def _output(model: Transformer, layout: Layout, here: Calibration) -> Passes:
 
 
 def optimizer(model: Transformer, layout: Layout, gpu: Accelerator) -> float:
-    """Adam on every tensor, or with ZeRO on a slice of one long one."""
+    """Adam on every tensor, or with ZeRO on the shard of one long tensor."""
     here, shard = calibration_of(gpu), parameters_on_stage(model, layout, 0)
     tensors, numbers = 12 * model.layers / layout.pp + 4, shard.total
     if layout.zero:
@@ -134,7 +134,7 @@ def optimizer(model: Transformer, layout: Layout, gpu: Accelerator) -> float:
 
 
 def together_of(gpu: Accelerator) -> tuple[Together, float]:
-    """What so many ranks do to each other; of more than were measured all grows with their number, the factor."""
+    """How this many ranks affect each other, and a factor: beyond the measured number, costs grow in proportion."""
     here, ranks = calibration_of(gpu), gpu.per_node
     known = [n for n in sorted(here.ranks) if n <= ranks] or sorted(here.ranks)[:1]
     if not known:
@@ -143,14 +143,14 @@ def together_of(gpu: Accelerator) -> tuple[Together, float]:
 
 
 def link_of(gpu: Accelerator, kind: str) -> Link:
-    """alpha and beta of a kind of message among all ranks."""
+    """alpha and beta of one kind of message among all ranks."""
     together, more = together_of(gpu)
     alpha, beta = together.links.get(kind, Link(0.0, 0.0))
     return Link(alpha * more, beta * more)
 
 
 def _wait(gpu: Accelerator) -> float:
-    """Seconds until the last rank of a group has come to a message inside a layer."""
+    """Seconds until the last rank of a group reaches a message inside a layer."""
     together, more = together_of(gpu)
     return together.waits * more
 
@@ -161,7 +161,7 @@ def _send(gpu: Accelerator, num_bytes: float) -> float:
 
 
 def _collective(gpu: Accelerator, kind: str, size: int, num_bytes: float) -> float:
-    """Seconds of a collective of a whole tensor, of a group of `size` among all ranks."""
+    """Seconds of a collective on a whole tensor in a group of `size` among all ranks."""
     if size == 1:
         return 0.0
     seconds = {
@@ -174,18 +174,18 @@ def _collective(gpu: Accelerator, kind: str, size: int, num_bytes: float) -> flo
 
 
 def _inside(gpu: Accelerator, kind: str, size: int, num_bytes: float) -> float:
-    """A collective inside a layer, to which its ranks do not come at the same moment."""
+    """A collective inside a layer, which its ranks do not reach at the same moment."""
     return _collective(gpu, kind, size, num_bytes) + (_wait(gpu) if size > 1 else 0.0)
 
 
 def _again(once: Passes, layout: Layout) -> Passes:
-    """A recomputed forward repeats its messages, in the backward."""
+    """Messages of a recomputed forward, repeated in the backward."""
     return Passes(once.forward, once.backward + layout.again * once.forward)
 
 
 def _tensor(model: Transformer, layout: Layout, gpu: Accelerator) -> Passes:
-    """Two all-reduces each way; where the sequence is split, gathers and reduce-scatters, and what the forward gathered
-    is gathered again.
+    """Two all-reduces each way. With sequence parallelism: gathers and reduce-scatters, and the backward repeats the
+    forward's gathers.
     """
     sent = activation_bytes_of(model, layout)
     if not layout.sequence_parallel:
@@ -196,7 +196,7 @@ def _tensor(model: Transformer, layout: Layout, gpu: Accelerator) -> Passes:
 
 
 def _ends(model: Transformer, layout: Layout, gpu: Accelerator) -> Passes:
-    """A split sequence is gathered once for the output layer, twice for its gradients, and cut behind the embedding."""
+    """A split sequence is gathered once for the output layer, twice in the backward, and split after the embedding."""
     if not layout.sequence_parallel:
         return NOTHING
     sent = activation_bytes_of(model, layout)
@@ -205,7 +205,7 @@ def _ends(model: Transformer, layout: Layout, gpu: Accelerator) -> Passes:
 
 
 def _context(model: Transformer, layout: Layout, gpu: Accelerator) -> Passes:
-    """Keys and values go around the ring, their gradients with them on the way back; an all-to-all takes as many
+    """Keys and values go around the ring, and in the backward their gradients too; an all-to-all takes as many
     messages.
     """
     if layout.cp == 1:
@@ -216,7 +216,7 @@ def _context(model: Transformer, layout: Layout, gpu: Accelerator) -> Passes:
 
 
 def _expert(model: Transformer, layout: Layout, setup: Setup) -> Passes:
-    """Dispatch and combine each way, a message to each other rank."""
+    """Dispatch and combine each way, with a message to each other rank."""
     if layout.ep == 1 or not model.experts:
         return NOTHING
     rows = tokens_of(model, layout) / layout.tp * model.active_experts * setup.imbalance
@@ -226,7 +226,7 @@ def _expert(model: Transformer, layout: Layout, setup: Setup) -> Passes:
 
 
 def _hop(model: Transformer, layout: Layout, gpu: Accelerator) -> float:
-    """A message to the next stage, which has work of its own until then."""
+    """A message to the next stage, which is busy with its own work until then."""
     return _send(gpu, pp_boundary_bytes(model, layout)) + _wait(gpu) if layout.pp > 1 else 0.0
 
 

@@ -1,8 +1,8 @@
-"""Seconds of one layer's passes for one microbatch on one rank: matrix products, attention, elementwise kernels.
+"""Seconds of one layer's passes on one microbatch and one rank: matmuls, attention and elementwise kernels.
 
-A product takes its tiles' FLOPs at a share of the peak or its operands' bytes at the memory's speed, whichever is
-longer (the roofline, Williams et al. 2009); elementwise kernels come on top. A backward is not twice a forward: it is
-made of its own kernels.
+A matmul takes its tiles' FLOPs at a share of the peak, or its operands' bytes at memory speed, whichever is longer
+(the roofline, Williams et al. 2009). Elementwise kernels are added. A backward is not twice a forward, since it
+consists of different kernels.
 """
 
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.models.flops import attention_core_flops
 from shardlab.costs.models.model import Transformer
 
-# The backward of fused attention takes 3 forwards: 5 products where the forward has 2 (arXiv 2307.08691, section
+# The backward of fused attention takes 3 forwards: it has 5 matmuls where the forward has 2 (arXiv 2307.08691, section
 # 3.1.2), at a lower rate; benchmarks/results/h100_kernels.csv has 3.0 to 4.0 on an H100.
 ATTENTION_BACKWARD = 3.0
 
 
 class Passes(NamedTuple):
-    """Seconds of a forward and of a backward; weights: of the backward, the gradients of weights (W)."""
+    """Seconds of a forward and a backward. weights: the part of the backward for weight gradients (W)."""
 
     forward: float
     backward: float
@@ -41,7 +41,7 @@ NOTHING = Passes(0.0, 0.0)
 
 
 class LayerSeconds(NamedTuple):
-    """A layer's passes by kind, in the order in which selective recomputation tells them apart."""
+    """A layer's passes by kind, as selective recomputation distinguishes them."""
 
     products: Passes
     attention: Passes
@@ -51,9 +51,9 @@ class LayerSeconds(NamedTuple):
 
     @property
     def passes(self) -> Passes:
-        """Both passes; each at least as long as the host takes to launch its kernels.
+        """Both passes, each at least as long as the host takes to launch its kernels.
 
-        waits: the host reads a result first, or waits for each kernel: its launches come on top, hidden by nothing.
+        waits: the host reads a result first or waits for each kernel, so launches are added and not hidden.
         """
         work = self.products + self.attention + self.elementwise
         if self.waits:
@@ -62,7 +62,7 @@ class LayerSeconds(NamedTuple):
 
 
 def product_seconds(speed: Speed, product: Product, written: float = BYTES) -> float:
-    """FLOPs of its tiles or bytes of its operands, whichever takes longer (the roofline), then what its tiles write."""
+    """FLOPs of its tiles or bytes of its operands, whichever takes longer (the roofline), plus writing the result."""
     rows, columns, depth, groups = product
     read = BYTES * groups * depth * (rows + columns)
     work = max(busy_flops(product, speed.sms) / speed.matmul, read / speed.memory)
@@ -70,9 +70,9 @@ def product_seconds(speed: Speed, product: Product, written: float = BYTES) -> f
 
 
 def linear_seconds(speed: Speed, tokens: float, columns: float, depth: float, groups: float = 1) -> Passes:
-    """A linear layer of depth -> columns: its output; the gradients of its input and of its weights.
+    """A linear layer depth -> columns: output, input gradient and weight gradient.
 
-    In fp8 the input is cast forward, the gradient of the output backward.
+    In fp8 the input is cast in the forward and the output's gradient in the backward.
     """
     forward = product_seconds(speed, Product(tokens, columns, depth, groups))
     to_input = product_seconds(speed, Product(tokens, depth, columns, groups))
@@ -96,9 +96,9 @@ def attention_seconds(model: Transformer, layout: Layout, speed: Speed) -> Passe
 
 
 def _fused_attention(model: Transformer, layout: Layout, speed: Speed) -> Passes:
-    """Half the scores, for the causal mask, none of them in memory; an exponential each, in both passes.
+    """Half the scores because of the causal mask, none stored in memory, with one exponential each in both passes.
 
-    The backward has 5 products where the forward has 2 (arXiv 2307.08691, section 3.1.2).
+    The backward has 5 matmuls where the forward has 2 (arXiv 2307.08691, section 3.1.2).
     """
     tokens = tokens_of(model, layout)
     products = attention_core_flops(model, causal=True) * tokens / layout.tp / speed.attention
@@ -108,9 +108,9 @@ def _fused_attention(model: Transformer, layout: Layout, speed: Speed) -> Passes
 
 
 def _unfused_attention(model: Transformer, layout: Layout, speed: Speed) -> Passes:
-    """All scores, in memory.
+    """All scores, stored in memory.
 
-    Bytes a score beside the products' own: softmax 4 and dropout with its mask 5; backward 6 and 5.
+    Bytes per score in addition to the matmuls' own: softmax 4, dropout with its mask 5; in the backward 6 and 5.
     """
     s, head = model.sequence, model.query_width / model.heads
     groups = layout.microbatch * model.heads / layout.tp / layout.cp
@@ -124,8 +124,8 @@ def _unfused_attention(model: Transformer, layout: Layout, speed: Speed) -> Pass
 
 
 def elementwise_bytes(model: Transformer, layout: Layout, width: float) -> float:
-    """Of a position, in bf16: norms (read, write: 4h each), residuals (6h each, a mask more with dropout), activation
-    and rotation.
+    """Bytes per position in bf16: norms (read and write, 4h each), residuals (6h each, plus a mask with dropout),
+    activation and rotation.
     """
     whole = (20 + (2 if model.bias else 0)) * model.hidden / (layout.tp if layout.sequence_parallel else 1)
     rotated = 0 if model.positions else 4 * (model.query_width + model.kv_width)
@@ -134,13 +134,13 @@ def elementwise_bytes(model: Transformer, layout: Layout, width: float) -> float
 
 
 def elementwise_seconds(model: Transformer, layout: Layout, speed: Speed, width: float) -> Passes:
-    """All elementwise kernels of a layer; their backward moves twice as much."""
+    """All elementwise kernels of a layer; the backward moves twice as many bytes."""
     forward = speed.eager * tokens_of(model, layout) * elementwise_bytes(model, layout, width) / speed.memory
     return Passes(forward, 2 * forward)
 
 
 def projection_seconds(model: Transformer, layout: Layout, speed: Speed) -> Passes:
-    """The linear layers around attention; latent ones by arXiv 2405.04434, section 2.1."""
+    """The linear layers around attention; for latent attention see arXiv 2405.04434, section 2.1."""
     tokens, h, t = tokens_of(model, layout), model.hidden, layout.tp
     out = linear_seconds(speed, tokens, h, model.value_width / t)
     part = model.latent
@@ -154,7 +154,7 @@ def projection_seconds(model: Transformer, layout: Layout, speed: Speed) -> Pass
 
 
 def mlp_seconds(model: Transformer, speed: Speed, tokens: float, width: float, groups: float = 1) -> Passes:
-    """Two linear layers, the first twice as wide when it is gated; `groups` of them at once for experts."""
+    """Two linear layers, the first twice as wide if gated; for experts, `groups` of them at once."""
     first = linear_seconds(speed, tokens, (2 if model.gated else 1) * width, model.hidden, groups)
     return first + linear_seconds(speed, tokens, model.hidden, width, groups)
 
@@ -172,10 +172,10 @@ def dense_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> Lay
 
 
 def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed, *, imbalance: float = 1.0) -> LayerSeconds:
-    """A layer of experts: each local expert is a product of its own over the rows that were sent to it.
+    """A layer of experts: each local expert has its own matmuls over the rows sent to it.
 
-    Tokens are permuted and brought back: 4 passes over k rows of h. Twice a dense layer's kernels are launched; the
-    host waits for the number of rows of each expert, unless that is fixed.
+    Tokens are permuted and returned: 4 passes over k rows of h. Twice as many kernels as in a dense layer are launched.
+    The host waits for the number of rows of each expert unless it is fixed.
     """
     tokens = tokens_of(model, layout)
     rows = tokens / layout.tp * model.active_experts * (imbalance if layout.ep > 1 else 1.0)
@@ -198,8 +198,8 @@ def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed, *, imbal
 def output_seconds(model: Transformer, layout: Layout, speed: Speed) -> Passes:
     """The output layer and the loss.
 
-    Written out, logits are read and written in fp32 some 4 times, and twice that backward; in one kernel they are read
-    in 16 bits twice and their gradient written once.
+    With separate kernels, logits are read and written in fp32 about 4 times, and twice that in the backward. In one
+    kernel they are read twice in 16 bits and their gradient is written once.
     """
     tokens = tokens_of(model, layout)
     vocab = model.vocab / layout.tp

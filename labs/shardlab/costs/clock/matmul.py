@@ -1,7 +1,7 @@
-"""FLOPs of a matrix product as the hardware does them: tiles of the result, in waves.
+"""FLOPs of a matmul as executed by the hardware: tiles of the result, in waves.
 
-Up to Ampere the multiprocessors work through the tiles in waves, and the last, not full, costs as much as the others
-(NVIDIA, Matrix Multiplication Background User's Guide, measured on A100). On the H100 waves explain nothing.
+Up to Ampere, multiprocessors process tiles in waves, and a partly filled last wave costs as much as a full one
+(NVIDIA, Matrix Multiplication Background User's Guide, measured on A100). On the H100, waves explain nothing.
 """
 
 from functools import cache
@@ -9,12 +9,12 @@ from math import ceil
 from typing import NamedTuple
 
 BYTES = 2  # bf16 and fp16
-# Rows and columns of a tile, and its rate beside the largest's: a smaller one reads more operands for each FLOP.
+# Rows and columns of a tile, and its rate relative to the largest: smaller tiles read more operands per FLOP.
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9), (128, 64, 0.7), (64, 128, 0.7), (64, 64, 0.5))
 
 
 class Product(NamedTuple):
-    """`groups` products of rows x depth by depth x columns."""
+    """`groups` matmuls of rows x depth by depth x columns."""
 
     rows: float
     columns: float
@@ -28,7 +28,7 @@ class Product(NamedTuple):
 
 @cache
 def busy_flops(product: Product, sms: int) -> float:
-    """FLOPs that would take as long in large products: waves of `sms` tiles unless that is 0."""
+    """FLOPs that would take as long in large matmuls: waves of `sms` tiles, or the exact FLOPs if sms is 0."""
     rows, columns, depth, groups = product
     if not sms:
         return product.flops

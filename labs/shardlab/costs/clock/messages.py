@@ -1,4 +1,4 @@
-"""Seconds of messages that nothing hides, by axis: of a layer, between stages, of gradients and parameters."""
+"""Seconds of exposed communication by axis: inside a layer, between stages, and of gradients and parameters."""
 
 from shardlab.costs.axis_traffic import (
     BF16,
@@ -28,21 +28,23 @@ from shardlab.costs.traffic import ring_all_gather_bytes
 
 
 def exposed(communication: float, work: float, hidden: float) -> float:
-    """Seconds that communication adds to the work it runs beside: what is longer, and what overlap does not hide."""
+    """Seconds that communication adds to overlapping work: what is longer than the work, and what overlap does not
+    hide.
+    """
     return communication - hidden * min(communication, work)
 
 
 def tensor_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
-    """A layer's all-reduces of a microbatch: 2 forward, 2 backward, 2 more with full recomputation."""
+    """A layer's all-reduces per microbatch: 2 forward, 2 backward, 2 more with full recomputation."""
     group = group_of(setup.links, layout.tp)
     seconds = (4 + 2 * layout.again) * all_reduce_seconds(setup.links, group, activation_bytes_of(model, layout))
     return seconds * (1 - setup.efficiency.hidden) if layout.tensor_overlap else seconds
 
 
 def context_seconds(model: Transformer, layout: Layout, setup: Setup, attention: float) -> float:
-    """What reaching other ranks' keys adds: of a ring what attention cannot hide, of gathers and all-to-alls all.
+    """Time added to reach other ranks' keys: for a ring, what attention cannot hide; for gathers and all-to-alls, all.
 
-    These come before the attention that needs them, or after it.
+    These run before or after the attention that needs them.
     """
     if layout.cp == 1:
         return 0.0
@@ -58,9 +60,9 @@ def context_seconds(model: Transformer, layout: Layout, setup: Setup, attention:
 
 
 def expert_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
-    """A layer's all-to-alls of a microbatch: dispatch and combine, forward and backward, and the forward's again.
+    """A layer's all-to-alls per microbatch: dispatch and combine, forward and backward, plus a recomputed forward's.
 
-    DualPipe runs those of one microbatch behind the layers of another (arXiv 2412.19437, section 3.2.1).
+    DualPipe overlaps those of one microbatch with the layers of another (arXiv 2412.19437, section 3.2.1).
     """
     if layout.ep == 1 or not model.moe_layers:
         return 0.0
@@ -73,7 +75,7 @@ def expert_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
 
 
 def hop_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
-    """One activation to the next stage; with chunks to run meanwhile, the part of it that shows."""
+    """Seconds to send one activation to the next stage; only the exposed part if there are chunks to run meanwhile."""
     whole = layout.sequence_parallel or not layout.scatter_gather
     sent = pp_boundary_bytes(model, layout) / (1 if whole else layout.tp)
     seconds = neighbor_seconds(setup.links, _stages(layout, setup), sent)
@@ -81,7 +83,8 @@ def hop_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
 
 
 def tied_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
-    """The all-reduce that keeps the copies of a tied embedding equal, on the first and the last stage, after all else.
+    """The all-reduce that keeps the copies of a tied embedding on the first and last stage equal, after everything
+    else.
 
     Megatron's finalize_model_grads.py, _allreduce_word_embedding_grads; DeepSpeed's engine.py, _exec_reduce_tied_grads.
     """
@@ -98,13 +101,13 @@ def _stages(layout: Layout, setup: Setup) -> Group:
 
 
 def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) -> float:
-    """Reduction of gradients and gathers of parameters, less what hides behind the work.
+    """Reduction of gradients and gathers of parameters, minus what overlaps with the work.
 
-    Without ZeRO, and where the software sums whole gradients in spite of it, an all-reduce: both halves in the
-    gradients' format. One call for all gradients, or one per layer where they are to overlap. ZeRO-2 beside a pipeline
-    reduces as often as `gradient_rounds` says.
+    Without ZeRO, or if the software sums whole gradients despite it, an all-reduce, all in the gradients' format.
+    One call for all gradients, or one per layer if they are to overlap. ZeRO-2 with a pipeline reduces as often as
+    `gradient_rounds` says.
 
-    What every microbatch sends hides behind all of them, what the last one sends behind that one.
+    Messages of every microbatch hide behind all of them, those of the last one behind that one.
     """
     links, cards = setup.links, 1 if setup.software.one_card else None
     calls = model.layers / layout.pp if layout.overlap or layout.zero == 3 else 1
@@ -132,11 +135,11 @@ def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) 
 
 
 def gradient_rounds(layout: Layout) -> int:
-    """How often in a step gradients are reduced by a program that never holds more of them whole than it must.
+    """How often per step gradients are reduced by a program that minimizes whole gradients in memory.
 
-    ZeRO-2 beside a pipeline: interleaved chunks run p microbatches in a row, after which a chunk's gradients can be
-    cut, m/p times (Llama 3, arXiv 2407.21783, section 3.3.2); one chunk per rank alternates with forwards, and each
-    microbatch is reduced alone.
+    With ZeRO-2 and a pipeline, interleaved chunks run p microbatches in a row, after which a chunk's gradients can be
+    sharded: m/p times (Llama 3, arXiv 2407.21783, section 3.3.2). A single chunk per rank alternates with forwards, so
+    each microbatch is reduced separately.
     """
     if layout.zero == 2 and layout.pp > 1:
         return layout.num_microbatches // (layout.pp if layout.virtual > 1 else 1)

@@ -1,4 +1,4 @@
-"""What one microbatch costs: a layer's kernels and its messages by axis, the output layer, a hop to the next stage."""
+"""Costs of one microbatch: a layer's kernels and its messages by axis, the output layer, a send to the next stage."""
 
 from functools import partial
 from typing import NamedTuple
@@ -22,9 +22,9 @@ from shardlab.costs.models.model import Transformer
 
 
 class Parts(NamedTuple):
-    """Passes of a layer, averaged over dense layers and layers of experts, and of the output layer.
+    """Passes of a layer, averaged over dense and expert layers, and of the output layer.
 
-    hop: seconds of one activation to the next stage, or of its gradient back, that nothing hides.
+    hop: exposed seconds to send one activation to the next stage, or its gradient back.
     """
 
     kernels: Passes
@@ -36,18 +36,18 @@ class Parts(NamedTuple):
 
 
 def parts_of(model: Transformer, layout: Layout, setup: Setup) -> Parts:
-    """On accelerators of which peaks are known. A recomputed forward repeats its messages, in the backward.
+    """Costs on accelerators with known peaks. A recomputed forward repeats its messages in the backward.
 
-    Raises ValueError for a model in float32, whose peaks are not here.
+    Raises ValueError for a float32 model, as there are no float32 peaks here.
     """
     if model.number_bytes != BF16:
         raise ValueError(
-            f"{model.name} has number_bytes = {model.number_bytes}, and of {setup.gpu.name} the peaks in 16 bits are "
+            f"{model.name} has number_bytes = {model.number_bytes}, but only 16-bit peaks of {setup.gpu.name} are "
             f"known: use number_bytes = 2, or --here on a CPU"
         )
     software, summed = setup.software, summed_bytes(layout, setup.software, setup.gradient_bytes)
     speed = speed_of(setup.gpu, setup.efficiency, fp8=setup.fp8, software=software, summed=summed)
-    # the output layer, even where layers are in fp8
+    # the output layer is in half precision even if the layers are in fp8
     half_precision = speed_of(setup.gpu, setup.efficiency, software=software, summed=summed)
     attention = attention_seconds(model, layout, speed).both
     forward = 1 / (2 + layout.again)
@@ -72,7 +72,7 @@ def parts_of(model: Transformer, layout: Layout, setup: Setup) -> Parts:
 def work_seconds(
     model: Transformer, layout: Layout, speed: Speed, software: Software = CURRENT, *, imbalance: float = 1.0
 ) -> Passes:
-    """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts."""
+    """Seconds of a layer's forward, backward and recomputation, averaged over dense and expert layers."""
     moe = model.moe_layers / model.layers
     routed = (model.active_experts + model.shared_experts) * model.expert_ffn
     kinds = [(1 - moe, dense_layer_seconds, model.ffn), (moe, partial(moe_layer_seconds, imbalance=imbalance), routed)]
@@ -86,9 +86,9 @@ def work_seconds(
 
 
 def summed_bytes(layout: Layout, software: Software, gradient_bytes: float) -> float:
-    """Bytes that a weight's gradient takes a microbatch: to write it, and to add it to those before.
+    """Bytes per microbatch to write a weight's gradient and add it to the sum.
 
-    ZeRO-3 sums shards, after it has sent them. A kernel apart reads the gradient, reads the sum and writes it.
+    ZeRO-3 sums shards after sending them. A separate kernel reads the gradient, reads the sum and writes it.
     """
     if layout.zero == 3:
         return BF16

@@ -1,4 +1,4 @@
-"""Seconds that a backward spends on doing parts of the forward again."""
+"""Seconds that a backward spends repeating parts of the forward."""
 
 from shardlab.costs.clock.kernels import LayerSeconds, Passes, linear_seconds, tokens_of
 from shardlab.costs.clock.software import Software
@@ -8,10 +8,10 @@ from shardlab.costs.models.model import Transformer
 
 
 def with_recomputation(layer: LayerSeconds, layout: Layout, software: Software, norms: float) -> Passes:
-    """A layer's passes with what its backward repeats; norms: seconds of what "norms" repeats, `norms_seconds`.
+    """A layer's passes including recomputation in the backward; norms: seconds of `norms_seconds`, repeated by "norms".
 
-    Full recomputation repeats the forward, of a share of the layers where k of n are named; selective one the attention
-    (arXiv 2205.05198, section 5), or every other product and what is elementwise (torchtitan).
+    Full recomputation repeats the forward, for a share of the layers if k of n are given. Selective recomputation
+    repeats attention (arXiv 2205.05198, section 5), or every other matmul and elementwise operations (torchtitan).
     """
     forward, backward, weights = layer.passes
     selective = layer.attention.forward
@@ -22,9 +22,9 @@ def with_recomputation(layer: LayerSeconds, layout: Layout, software: Software, 
 
 
 def norms_seconds(model: Transformer, layout: Layout, speed: Speed, width: float) -> float:
-    """Two norms, 4h bytes each per position, the activation of `width`, and latent attention's up-projections.
+    """Two norms with 4h bytes each per position, the activation of `width`, and latent attention's up-projections.
 
-    What DeepSeek-V3 repeats (arXiv 2412.19437, section 3.2.3).
+    DeepSeek-V3 repeats these (arXiv 2412.19437, section 3.2.3).
     """
     tokens, t = tokens_of(model, layout), layout.tp
     norms = 8 * model.hidden / (t if layout.sequence_parallel else 1)

@@ -1,4 +1,4 @@
-"""What a model in a layout runs on: what the time of a step depends on besides them."""
+"""Everything besides model and layout that determines the time of a step."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +13,10 @@ from shardlab.costs.links import Links
 
 @dataclass(frozen=True)
 class Setup:
-    """GPUs and the shares of their peaks that kernels and links reach, number formats, and the training program.
+    """GPUs, the shares of their peaks that kernels and links reach, number formats and the training program.
 
-    imbalance: rows of the rank with the fullest experts over the mean, where experts lie on several ranks.
-    fp8: the layers' products are in fp8, the output layer's in 16 bits. gradient_bytes: of each number that is reduced.
+    imbalance: rows of the rank with the fullest experts over the mean, if experts are spread over several ranks.
+    fp8: the layers' matmuls are in fp8, the output layer's in 16 bits. gradient_bytes: per reduced number.
     """
 
     gpu: Accelerator
@@ -28,7 +28,7 @@ class Setup:
 
     def __post_init__(self) -> None:
         if not 1 <= self.imbalance < inf:
-            raise ValueError(f"an imbalance of {self.imbalance} between experts: use 1.0 for even ones, or more")
+            raise ValueError(f"an imbalance of {self.imbalance} between experts: use 1.0 for even loads, or more")
 
     @cached_property
     def links(self) -> Links:

@@ -1,4 +1,4 @@
-"""What an accelerator reaches with a training program: its peaks times their shares, and bytes that come on top."""
+"""The speed an accelerator reaches with a training program: its peaks times their shares, and additional bytes."""
 
 from typing import NamedTuple
 
@@ -7,19 +7,19 @@ from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.hardware import Accelerator
 
 WAVES = ("volta", "ampere")
-# To make an fp8 operand of a 16-bit one: read it, write it as it is and transposed, which the backward needs (NVIDIA,
+# To convert a 16-bit operand to fp8: read it, write it as is and transposed, which the backward needs (NVIDIA,
 # Transformer Engine user guide). Weights are cast once per step.
 CAST_BYTES = 4
-# What a microbatch adds to a step for each weight whose gradient a product adds to a sum in fp32: it reads and writes 8
-# bytes, half of which hide behind its FLOPs. On a B200 such products, 4,096 deep, take 8% longer than those that write
-# 2 bytes (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
+# Cost per microbatch of each weight whose gradient a matmul adds to a sum in fp32: it reads and writes 8 bytes, half of
+# which hide behind its FLOPs. On a B200 such matmuls, 4,096 deep, take 8% longer than those that write 2 bytes
+# (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
 SUMMED_BYTES = 4
 
 
 class Speed(NamedTuple):
-    """What an accelerator reaches: FLOP/s in products and in attention, exponentials and bytes per second, launches.
+    """Achieved rates: FLOP/s in matmuls and in attention, exponentials and bytes per second, and launches.
 
-    cast: bytes to make an operand's number fp8; summed: bytes that a weight's gradient takes a microbatch.
+    cast: bytes to convert one number of an operand to fp8. summed: bytes per microbatch for a weight's gradient.
     """
 
     matmul: float
@@ -45,7 +45,7 @@ def speed_of(
     software: Software = CURRENT,
     summed: float = SUMMED_BYTES,
 ) -> Speed:
-    """Peaks times their efficiency. Raises ValueError when fp8 is asked of an accelerator that has none."""
+    """Peaks times their efficiency. Raises ValueError for fp8 on an accelerator that does not have it."""
     if fp8 and not gpu.fp8_flops:
         raise ValueError(f"{gpu.name} has no fp8: use bf16, or an h100, h200 or b200")
     gain = 1 + efficiency.fp8 * (gpu.fp8_flops / gpu.bf16_flops - 1) if fp8 else 1.0

@@ -1,4 +1,4 @@
-"""Seconds of a training step: work of each stage, communication that nothing hides, the pipeline's bubble, optimizer.
+"""Seconds of a training step: work of each stage, exposed communication, pipeline bubble and optimizer.
 
 Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data parallel size.
 """
@@ -19,7 +19,7 @@ from shardlab.costs.models.model import Transformer
 
 @dataclass(frozen=True)
 class StepSeconds:
-    """Where a step's time goes on the busiest stage; the parts add up to the total."""
+    """Time of a step on the busiest stage by part; the parts add up to the total."""
 
     compute: float
     tensor: float
@@ -36,14 +36,14 @@ class StepSeconds:
 
 
 def bubble_share(stages: int, microbatches: int, virtual: int = 1) -> float:
-    """Idle share of the step, (p-1)/(vm + p-1), with equal stages (arXiv 2104.04473, section 2.2)."""
+    """Idle share of the step with equal stages, (p-1)/(vm + p-1) (arXiv 2104.04473, section 2.2)."""
     if min(stages, microbatches, virtual) < 1:
         raise ValueError(f"{stages} stages, {microbatches} microbatches, {virtual} chunks: use 1 or more of each")
     return (stages - 1) / (virtual * microbatches + stages - 1)
 
 
 def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
-    """Adam reads and writes 12 bytes of state a parameter, reads a gradient and writes a weight: 28 bytes."""
+    """Adam reads and writes 12 bytes of state per parameter, reads a gradient and writes a weight: 28 bytes."""
     shard = parameters_on_stage(model, layout, 0)
     split = layout.zero >= 1
     dense = shard.dense / (layout.state_sharers if split else 1)
@@ -51,7 +51,7 @@ def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float
 
 
 def balanced_stages(layers: int, stages: int, output: float) -> tuple[int, ...]:
-    """Layers of each of two or more stages, the longest as short as can be; `output`: of the last, in layers."""
+    """Layers of each of two or more stages, minimizing the longest; `output`: cost of the head in layers."""
 
     def longest(last: int) -> float:
         return max(last + output, -(-(layers - last) // (stages - 1)))
@@ -62,9 +62,10 @@ def balanced_stages(layers: int, stages: int, output: float) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One microbatch of a step: a layer's kernels and its messages, layers of each stage, the output layer on the last.
+    """One microbatch of a step: a layer's kernels and messages, layers per stage, and the output layer on the last
+    stage.
 
-    hop: seconds of one activation to the next stage, or of its gradient back, that nothing hides.
+    hop: exposed seconds to send one activation to the next stage, or its gradient back.
     """
 
     layers: tuple[int, ...]
@@ -86,7 +87,7 @@ class Pipeline:
 
 
 def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
-    """What each stage does in a microbatch. A recomputed forward repeats its messages, in the backward."""
+    """The work of each stage in a microbatch. A recomputed forward repeats its messages in the backward."""
     if setup.gpu.measured:
         return _pipeline(model, layout, setup)
     alike = replace(layout, zero=3 if layout.zero == 3 else 0, num_microbatches=2 * layout.pp)
@@ -106,7 +107,9 @@ def _pipeline(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
 
 
 def busiest(pipeline: Pipeline, layout: Layout) -> tuple[float, float]:
-    """Layers and output layers that a microbatch passes on the busiest rank: DualPipe halves those of two stages."""
+    """Layers and output layers that a microbatch passes on the busiest rank; DualPipe takes half from each of two
+    stages.
+    """
     ranks = [(float(count), float(stage == layout.pp - 1)) for stage, count in enumerate(pipeline.layers)]
     if layout.schedule == "dualpipe":
         ranks = [
@@ -117,12 +120,13 @@ def busiest(pipeline: Pipeline, layout: Layout) -> tuple[float, float]:
 
 
 def bubble_seconds(pipeline: Pipeline, layout: Layout) -> float:
-    """What the slowest stage waits for the others' one microbatch on the way in and out, and for its hops.
+    """Time that the slowest stage waits for the others' one microbatch at the start and end, and for its sends.
 
-    1F1B and GPipe: sum of T - T_max; v chunks: a v-th of it (arXiv 2104.04473, section 2.2). Zero-bubble schedules
-    fill the wait with gradients of weights: ZB-H1 waits F + I - W of each other stage (arXiv 2401.10241, section 3),
-    ZBV |F - W| and |I - W| of half of one. DualPipe waits F + B + B - 3W of p/2 - 1 stages (arXiv 2412.19437, table 2).
-    `pipeline_parallel.planned` plays the same pipelines on a clock.
+    1F1B and GPipe: sum of T - T_max; with v chunks 1/v of that (arXiv 2104.04473, section 2.2). Zero-bubble schedules
+    fill the wait with weight gradients: ZB-H1 waits F + I - W of each other stage (arXiv 2401.10241, section 3),
+    ZBV |F - W| and |I - W| of half a stage. DualPipe waits F + B + B - 3W of p/2 - 1 stages (arXiv 2412.19437, table
+    2).
+    `pipeline_parallel.planned` simulates the same pipelines on a clock.
     """
     stages = pipeline.stages
     waits = [stage.both for stage in stages]

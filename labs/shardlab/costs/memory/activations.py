@@ -1,8 +1,8 @@
-"""Every tensor that a layer keeps for its backward, to the byte: what the formulas of arXiv 2205.05198 add up.
+"""Every tensor that a layer keeps for its backward, to the byte: the terms behind the formulas of arXiv 2205.05198.
 
 Symbols: s sequence, b microbatch, h hidden, a heads, f width of the MLP (4h in GPT), t tensor-parallel size. In GPT
-with two-byte numbers the sum is sbh(34 + 5as/h) and the small terms that the paper leaves out: 8sb of the norms'
-statistics and, where attention is one kernel, 4abs of its sums of exponentials.
+with two-byte numbers the sum is sbh(34 + 5as/h) plus small terms that the paper omits: 8sb for the norms' statistics
+and, if attention is one kernel, 4abs for its sums of exponentials.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RECOMPUTED = {"none": (), "selective": ("attention.core",), "full": ("",)}  # pa
 
 @dataclass(frozen=True)
 class Saved:
-    """A tensor that is kept: its bytes on one rank, and the module inside which it is made ("" is the layer)."""
+    """A saved tensor: its bytes on one rank and the module that creates it ("" is the layer)."""
 
     name: str
     inside: str
@@ -34,17 +34,19 @@ def layer_activation_tensors(
     bytes_each: int = 2,
     statistics_bytes: int | None = None,
 ) -> list[Saved]:
-    """What one dense layer keeps of one microbatch on one rank, with LayerNorm and GELU or SwiGLU.
+    """The tensors that one dense layer keeps for one microbatch on one rank, with LayerNorm and GELU or SwiGLU.
 
-    dropout: one byte for each number that may drop out; in one kernel (model.flash) scores do not. recomputed: paths of
-    modules that keep their inputs alone, None is layout.recompute: "attention.core" is selective, "" is full.
-    statistics_bytes: of a norm's mean and scale; torch's CPU kernels keep them in the dtype of their input, its CUDA
-    kernels in 4 bytes.
+    dropout: one byte per number passed to a dropout; with a fused kernel (model.flash) there is none on scores.
+    recomputed: paths of modules that keep only their inputs; None is layout.recompute: "attention.core" is selective,
+    "" is full. statistics_bytes: for a norm's mean and scale; torch's CPU kernels keep them in the dtype of their
+    input, its CUDA kernels in 4 bytes.
     """
     recomputed = RECOMPUTED[layout.recompute] if recomputed is None else recomputed
     statistics_bytes = bytes_each if statistics_bytes is None else statistics_bytes
     positions, t = layout.microbatch * model.sequence / layout.cp, layout.tp
-    outside = positions / (t if layout.sequence_parallel else 1)  # of norms, dropouts and inputs of column layers
+    outside = positions / (
+        t if layout.sequence_parallel else 1
+    )  # for norms, dropouts and inputs of column-parallel layers
     block = bytes_each * outside * model.hidden
 
     kept = [Saved("layer's input", "input", block)]
@@ -62,13 +64,13 @@ def layer_activation_tensors(
 def layer_activation_bytes_exactly(
     model: Transformer, layout: Layout, *, dropout: bool, recomputed: Collection[str] | None = None, bytes_each: int = 2
 ) -> float:
-    """Bytes of all of them: sbh(34 + 5as/h), split or recomputed as the layout says, with the small terms."""
+    """Total bytes of these tensors: sbh(34 + 5as/h), split or recomputed as in the layout, plus the small terms."""
     kept = layer_activation_tensors(model, layout, dropout=dropout, recomputed=recomputed, bytes_each=bytes_each)
     return sum(one.num_bytes for one in kept)
 
 
 def _attention(model: Transformer, t: int, positions: float, dropout: bool, bytes_each: int) -> list[Saved]:
-    """Each rank has a/t heads, and the key-value heads that they ask: at least one."""
+    """Each rank has a/t heads and the key-value heads that they use, at least one."""
     queries = bytes_each * positions * model.query_width / t
     one_head = bytes_each * positions * model.kv_width / model.kv_heads
     keys = one_head * max(1, model.kv_heads / t)
@@ -89,7 +91,9 @@ def _attention(model: Transformer, t: int, positions: float, dropout: bool, byte
 
 
 def _mlp(model: Transformer, t: int, positions: float, dropout: bool, bytes_each: int) -> list[Saved]:
-    """GELU keeps what came in; a gate and what it lets through are kept, and the gate after its SiLU."""
+    """GELU keeps its input and output. A gated MLP keeps the gate, the gate after SiLU, the passing half and the
+    product.
+    """
     width = bytes_each * positions * model.ffn / t
     if not model.gated:
         return [Saved("before GELU", "", width), Saved("after GELU", "", width)]
@@ -102,7 +106,7 @@ def _mlp(model: Transformer, t: int, positions: float, dropout: bool, bytes_each
 
 
 def _lies_in(inside: str, path: str) -> bool:
-    """Whether a tensor is made inside a module; the layer's input is made before it."""
+    """Whether a tensor is created inside a module; the layer's input is created before it."""
     if inside == "input":
         return False
     return path in ("", inside) or inside.startswith(f"{path}.")

@@ -1,4 +1,4 @@
-"""What frameworks hold beside model states and activations, each by its own source code.
+"""Memory that frameworks hold in addition to model states and activations, according to their source code.
 
 P parameters on a rank, N ranks that share them. Peaks are those of a step's forward and backward.
 """
@@ -15,9 +15,10 @@ DEEPSPEED_BUCKET = 500_000_000  # elements: default of reduce_bucket_size, deeps
 
 @dataclass(frozen=True)
 class BufferInputs:
-    """What a framework's buffers depend on: P of a stage, bytes of a summed gradient, of a microbatch's activations.
+    """Inputs of a framework's buffer formula: P of a stage, bytes per summed gradient and per microbatch of
+    activations.
 
-    hidden: bytes of one activation of a microbatch, whole: 2bsh/c.
+    hidden: bytes of one whole activation of a microbatch: 2bsh/c.
     """
 
     parameters: float
@@ -28,17 +29,18 @@ class BufferInputs:
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework's habits; bytes unless said otherwise.
+    """How a framework uses memory; values are in bytes unless noted.
 
-    gate_bytes: of each of f in a gated MLP; 6 where gate and product are one kernel, 8 where they are two.
-    logit_bytes: of one logit at the peak of the loss; split_logit_bytes: where the vocabulary is split over ranks.
-    keeps_outputs: a stage keeps what it sent until the gradient comes back.
-    keeps_gathered: what sequence parallelism gathers for a product is kept whole for the backward, not gathered again.
-    saves_products: selective recomputation keeps every second matrix product, instead of all but the scores.
-    input_bytes: of a number in the inputs that linear layers keep.
-    masks_dropout: a byte is kept for each number that a dropout has passed.
-    keeps_combined: an expert's outputs are kept, to weigh them; else its activation is weighed (megatron-core 0.16.1,
-    transformer/moe/experts.py).
+    gate_bytes: per element of f in a gated MLP; 6 if gate and product are one kernel, 8 if they are two.
+    logit_bytes: per logit at the peak of the loss; split_logit_bytes: if the vocabulary is split over ranks.
+    keeps_outputs: a stage keeps what it sent until the gradient arrives.
+    keeps_gathered: tensors that sequence parallelism gathers for a matmul are kept whole, not gathered again in the
+    backward.
+    saves_products: selective recomputation keeps every second matmul instead of everything except the scores.
+    input_bytes: per number of the inputs that linear layers keep.
+    masks_dropout: dropout keeps one byte per number.
+    keeps_combined: an expert's outputs are kept to weight them; otherwise its activation is weighted (megatron-core
+    0.16.1, transformer/moe/experts.py).
     """
 
     source: str
@@ -56,14 +58,14 @@ class Framework:
 
 
 def no_buffers(held: BufferInputs, layout: Layout) -> float:
-    """Megatron's gradient buffer is the gradients themselves: backwards add to it."""
+    """Megatron's gradient buffer is the gradients themselves: the backward adds to it."""
     return 0.0
 
 
 def deepspeed_buffers(held: BufferInputs, layout: Layout) -> float:
-    """fp16: an fp32 copy of the gradients of the optimizer's shard, 4P/N, and a bucket to reduce them through.
+    """fp16: an fp32 copy of the gradients in the optimizer's shard, 4P/N, and a bucket for reducing them.
 
-    bf16 with fp32 sums: the bf16 gradients stay beside them, 2P.
+    bf16 with fp32 sums: the bf16 gradients exist as well, 2P.
     """
     if held.gradient_bytes == 4:
         return WEIGHT_BYTES * held.parameters
@@ -73,9 +75,9 @@ def deepspeed_buffers(held: BufferInputs, layout: Layout) -> float:
 
 
 def nanotron_buffers(held: BufferInputs, layout: Layout) -> float:
-    """torch's DDP keeps its buckets, 2P, for good; bf16 gradients of one backward, 2P, come as its activations go.
+    """torch's DDP keeps its buckets, 2P, permanently; the bf16 gradients of one backward, 2P, replace its activations.
 
-    Sequence parallelism gathers inputs, and gradients of outputs, in two buffers that stay.
+    Sequence parallelism gathers inputs, and output gradients, in two permanent buffers.
     """
     buckets = WEIGHT_BYTES * held.parameters if layout.dp > 1 else 0.0
     gathered = 2 * held.hidden if layout.sequence_parallel else 0.0
@@ -83,14 +85,14 @@ def nanotron_buffers(held: BufferInputs, layout: Layout) -> float:
 
 
 def two_layers(model: Transformer, layout: Layout, parameters: float) -> float:
-    """ZeRO-3 holds two layers whole, the one at work and the next: parameters and a layer's gradients."""
+    """ZeRO-3 holds two whole layers, the current one and the next: parameters, and one layer's gradients."""
     return 3 * model.number_bytes * _layer(model, layout) if layout.zero == 3 else 0.0
 
 
 def fsdp_gathered(model: Transformer, layout: Layout, parameters: float) -> float:
-    """FSDP2 in torchtitan: the root's embeddings stay whole, and two layers.
+    """FSDP2 in torchtitan: the root's embeddings stay whole, plus two layers.
 
-    Under a pipeline all stay whole between microbatches, 2P, and gradients are summed whole in fp32, 4P.
+    With a pipeline everything stays whole between microbatches, 2P, and gradients are summed whole in fp32, 4P.
     """
     if layout.pp > 1:
         return (WEIGHT_BYTES + 4) * parameters
@@ -103,7 +105,7 @@ def _layer(model: Transformer, layout: Layout) -> float:
 
 
 MEGATRON = Framework("Megatron-LM, core/distributed/param_and_grad_buffer.py", no_buffers, two_layers)
-# fp8 as DeepSeek-V3 keeps it: inputs of linear layers and of SwiGLU in 1 byte, its output in 2 where it is kept
+# fp8 as in DeepSeek-V3: inputs of linear layers and of SwiGLU take 1 byte, its output 2 if it is kept
 DEEPSEEK_FP8 = Framework(
     "DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
     no_buffers,
@@ -124,7 +126,7 @@ NANOTRON = Framework(
     two_layers,
     gate_bytes=8,
 )
-# the loss: bf16 logits leave a hole; fp32 log-softmax, its gradient and the logits' (a fourth where it is split)
+# the loss: bf16 logits leave a hole; fp32 log-softmax, its gradient and that of the logits (a fourth if it is split)
 TORCHTITAN = Framework(
     "torchtitan, parallelisms/parallelize_llama.py; torch, distributed/tensor/parallel/loss.py",
     no_buffers,
@@ -135,7 +137,7 @@ TORCHTITAN = Framework(
     keeps_gathered=True,
     saves_products=True,
 )
-# since 2025 the loss is compiled: bf16 logits and their gradient
+# since 2025 the loss is compiled: only bf16 logits and their gradient
 TORCHTITAN_FUSED = Framework(
     "torchtitan, components/loss.py",
     no_buffers,
@@ -146,5 +148,5 @@ TORCHTITAN_FUSED = Framework(
     keeps_gathered=True,
     saves_products=True,
 )
-# no dropout; what goes beyond a layer's activations is in `memory_here`
+# no dropout; anything beyond a layer's activations is in `memory_here`
 COURSE = Framework("shardlab.hybrid", no_buffers, two_layers, gate_bytes=8, masks_dropout=False)

@@ -1,9 +1,9 @@
-"""What the course's own trainer holds at the peak of a step on a CPU, in float32: `hybrid/`, operator by operator.
+"""Memory of the course's own trainer (`hybrid/`) at the peak of a step on a CPU in float32, operator by operator.
 
-Three moments can be the fullest. At the loss there are three tensors as large as the logits: their log-softmax, its
-gradient, and the gradient of the logits. In an MLP's backward there is the gradient of its hidden layer. Both come
-beside all that is kept for the backward: at the top of a stage, before any of it has been used. And at the end of the
-last of several microbatches there are its gradients, the sums so far, and the buckets that travel.
+The peak is at one of three moments. At the loss there are three tensors as large as the logits: their log-softmax, its
+gradient, and the gradient of the logits. In an MLP's backward there is the gradient of its hidden layer. Both occur at
+the top of a stage, while everything kept for the backward is still there. At the end of the last of several
+microbatches there are its gradients, the sums so far, and the buckets being sent.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from shardlab.costs.models.model import Transformer
 
 
 def peak_here(model: Transformer, layout: Layout) -> MemoryBytes:
-    """The fullest stage's bytes."""
+    """Memory of the fullest stage."""
     return max((memory_here(model, layout, stage) for stage in range(layout.pp)), key=lambda memory: memory.total)
 
 
 def memory_here(model: Transformer, layout: Layout, stage: int = 0) -> MemoryBytes:
-    """Bytes on one rank of a stage at the fullest moment of a step.
+    """Bytes on one rank of a stage at the peak of a step.
 
-    A step begins without gradients: where a rank has one microbatch, none are there yet at that moment. ZeRO-3 holds
-    two layers whole, and in a backward the gradients of one.
+    A step starts without gradients: with one microbatch per rank there are none yet at the peak. ZeRO-3 holds two whole
+    layers and, in the backward, the gradients of one.
     """
     states, kept = _states(model, layout, stage), _kept(model, layout, stage)
     gathered = COURSE.gathered(model, layout, held_parameters(model, layout, stage).total)
-    unit = gathered / 3  # of ZeRO-3: the framework counts two units' weights and one's gradients
+    unit = gathered / 3  # of ZeRO-3: the framework counts two units' weights and one unit's gradients
     backward = _in_backward(model, layout, stage) + unit
     at_loss = _at_loss(model, layout) if stage == layout.pp - 1 else 0.0
     buffers = _messages(layout, stage) * _stream(model, layout)
@@ -55,17 +55,17 @@ def memory_here(model: Transformer, layout: Layout, stage: int = 0) -> MemoryByt
 
 
 def _stream(model: Transformer, layout: Layout) -> float:
-    """One number for each of h at each position of a microbatch: what a block adds to."""
+    """One number for each of h at each position of a microbatch: the residual stream."""
     return _whole(model, layout) / (layout.tp if layout.sequence_parallel else 1)
 
 
 def _whole(model: Transformer, layout: Layout) -> float:
-    """The same where sequence parallelism has gathered it."""
+    """The same after sequence parallelism has gathered it."""
     return FP32 * layout.microbatch * model.sequence / layout.cp * model.hidden
 
 
 def _states(model: Transformer, layout: Layout, stage: int) -> StateBytes:
-    """Embedding and head are cut over tp only where the sequence is, and positions never."""
+    """Embedding and head are split over tp only with sequence parallelism, learned positions never."""
     states = state_bytes(model, layout, stage, gradient_bytes=FP32)
     first, last = stage == 0, stage == layout.pp - 1
     tables = first + (last and not (first and model.tied))
@@ -79,16 +79,17 @@ def _states(model: Transformer, layout: Layout, stage: int) -> StateBytes:
 
 
 def _kept(model: Transformer, layout: Layout, stage: int) -> float:
-    """For the backward: of each layer in flight what its operators have saved; of each chunk behind it, its output.
+    """Bytes for the backward: saved tensors of each layer in flight, and the output of each chunk that is followed by
+    one.
 
-    A norm saves two numbers per position, attention the logarithm of a sum for each head.
+    A norm saves two numbers per position, attention the logarithm of a sum per head.
     """
     positions = layout.microbatch * model.sequence / layout.cp
     layer = mean_layer_bytes(model, layout, stage, COURSE)
     if layout.recompute != "full":
         layer += FP32 * positions * (4 + (model.heads + _copied(model, layout)) / layout.tp)
     layers = in_flight_layers(model, layout, stage)
-    if layout.schedule == "zero-bubble":  # five gradients of h wait with each layer until W
+    if layout.schedule == "zero-bubble":  # each layer keeps five gradients of width h until W
         layer += 5 * _stream(model, layout) * _waiting(layout, stage) / min(layout.pp, layout.num_microbatches)
     chunks = layers / layers_on_stage(model, layout, stage) * layout.virtual
     sent = chunks * _stream(model, layout) if stage < layout.pp - 1 or layout.virtual > 1 else 0.0
@@ -99,10 +100,10 @@ def _kept(model: Transformer, layout: Layout, stage: int) -> float:
 
 
 def _copied(model: Transformer, layout: Layout) -> int:
-    """Numbers per position that attention keeps beside queries, keys, values and its output.
+    """Numbers per position that attention keeps in addition to queries, keys, values and output.
 
-    A ring sends keys and values, and keeps them as sent. RoPE turns queries and keys: both are kept, before and after.
-    Turned queries lie by heads, and so does the kernel's output: the output's product keeps it by positions.
+    A ring sends keys and values and keeps them as sent. RoPE rotates queries and keys: both versions are kept. Rotated
+    queries are stored by head, and so is the kernel's output; the output projection keeps it by position.
     """
     is_ring = layout.cp > 1 and layout.context != "ulysses"
     if model.positions:
@@ -111,7 +112,7 @@ def _copied(model: Transformer, layout: Layout) -> int:
 
 
 def _at_loss(model: Transformer, layout: Layout) -> float:
-    """The last norm's input and output, and three times the logits."""
+    """The last norm's input and output, plus three times the logits."""
     positions = layout.microbatch * model.sequence / layout.cp
     logits = 3 * FP32 * positions * model.vocab
     if not layout.sequence_parallel:
@@ -120,7 +121,7 @@ def _at_loss(model: Transformer, layout: Layout) -> float:
 
 
 def _in_backward(model: Transformer, layout: Layout, stage: int) -> float:
-    """In an MLP's: its gradient and the hidden layer's, and one weight's, not yet added; the layer, if done again.
+    """Extra bytes in an MLP's backward: its gradient, the hidden layer's, one new weight gradient, and recomputation.
 
     A backward in two parts keeps the hidden layer's gradient on both sides of its activation function.
     """
@@ -132,10 +133,10 @@ def _in_backward(model: Transformer, layout: Layout, stage: int) -> float:
 
 
 def _at_the_end(model: Transformer, layout: Layout, stage: int, kept: float) -> float:
-    """All gradients in their buckets, and those of all layers but the first once more, not yet added.
+    """All gradients in their buckets, plus the new ones of all layers but the first.
 
-    ZeRO-1 sums all of them at once: one tensor, its copy on the way and a slice of the sum. ZeRO-2's buckets go while
-    layers are still to come.
+    ZeRO-1 reduces them all at once: one tensor, its copy being sent and a shard of the sum. ZeRO-2's buckets are freed
+    while there are still layers to come.
     """
     held = FP32 * held_parameters(model, layout, stage).total
     but_one = held * (model.layers - 1) / model.layers
@@ -147,10 +148,10 @@ def _at_the_end(model: Transformer, layout: Layout, stage: int, kept: float) -> 
 
 
 def _waiting(layout: Layout, stage: int) -> int:
-    """Microbatches that wait for W in ZB-H1, with the one in I; the first stage has no I without its W."""
+    """Microbatches waiting for W in ZB-H1, including the one in I; on the first stage I and W run together."""
     return min(stage + 1, layout.num_microbatches) if layout.schedule == "zero-bubble" and stage else 0
 
 
 def _messages(layout: Layout, stage: int) -> int:
-    """Streams in buffers: the gradient that the next slot receives, and the activation; a gradient that leaves."""
+    """Streams in buffers: the gradient for the next slot, the activation, and an outgoing gradient."""
     return (stage < layout.pp - 1) + 2 * (stage > 0)

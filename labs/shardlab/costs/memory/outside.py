@@ -1,4 +1,4 @@
-"""What a GPU holds beyond the tensors that torch counts as allocated: fragments, NCCL's buffers, the CUDA context."""
+"""GPU memory beyond torch's allocated tensors: fragmentation, NCCL's buffers and the CUDA context."""
 
 from typing import Literal
 
@@ -8,13 +8,13 @@ from shardlab.costs.models.model import Transformer
 Counted = Literal["allocated", "reserved", "nvidia-smi"]
 MIB = 2**20
 CONTEXT = 1573 * MIB  # an A100 after its first tensor, nvidia-smi: bigscience, train/tr11-176B-ml/chronicles-prequel.md
-# a communicator of 2 and of more ranks after an all-reduce, four A100 on NVLink: NVIDIA/nccl, issue 964
+# a communicator of 2 and of more ranks after an all-reduce, four A100s with NVLink: NVIDIA/nccl, issue 964
 PAIR, RING = 544 * MIB, 688 * MIB
-FRAGMENTS = 0.10  # of allocated bytes: freed blocks that fit no later tensor; `memory_validate` fits it
+FRAGMENTS = 0.10  # of allocated bytes: freed blocks that fit no later tensor; fitted by `memory_validate`
 
 
 def nccl_bytes(model: Transformer, layout: Layout) -> float:
-    """Buffers of a rank's communicators, one a group: each axis, the model's (t*p, for the norm), all ranks.
+    """Buffers of a rank's communicators, one per group: each axis, the model (t*p, for the norm) and all ranks.
 
     A tied embedding adds the pair of first and last stage.
     """
@@ -31,7 +31,7 @@ def nccl_bytes(model: Transformer, layout: Layout) -> float:
 def outside_bytes(
     model: Transformer, layout: Layout, allocated: float, counted: Counted = "nvidia-smi", fragments: float = FRAGMENTS
 ) -> float:
-    """Bytes on top of the allocated ones: none; fragments, in torch's reserved; and NCCL and context, in nvidia-smi."""
+    """Bytes counted besides allocated ones: fragments if "reserved", also NCCL and context if "nvidia-smi"."""
     if counted == "allocated":
         return 0.0
     held = fragments * allocated

@@ -1,4 +1,4 @@
-"""Activations of one rank, and its memory in all, in bytes.
+"""Activations of one rank and its total memory, in bytes.
 
 Symbols (arXiv 2205.05198): s sequence, b microbatch, h hidden, a heads, L layers, V vocab, t tensor and p pipeline
 size, m microbatches, v chunks per stage. Activations take 2 bytes per element in bf16, dropout masks 1, logits 4.
@@ -27,9 +27,9 @@ class MemoryBytes:
 
     states: StateBytes
     activations: float
-    output: float  # logits and what surrounds the layers
-    gathered: float  # units that ZeRO-3 holds whole
-    buffers: float = 0.0  # a framework's own, `frameworks`
+    output: float  # logits, and tensors before and after the layers
+    gathered: float  # whole units held by ZeRO-3
+    buffers: float = 0.0  # of the framework, see `frameworks`
 
     @property
     def total(self) -> float:
@@ -39,10 +39,10 @@ class MemoryBytes:
 def gpt_layer_activation_bytes(
     s: int, b: int, h: int, a: int, t: int = 1, *, sequence_parallel: bool = False, recompute: str = "none"
 ) -> float:
-    """One layer of GPT, table 2 of arXiv 2205.05198, the formulas as printed.
+    """One layer of GPT: the formulas of table 2 in arXiv 2205.05198, as printed.
 
-    none: sbh(34 + 5as/h); tensor parallel sbh(10 + 24/t + 5as/ht); and sequence parallel sbh/t (34 + 5as/h);
-    selective: the same without 5as/h; full: 2sbh.
+    none: sbh(34 + 5as/h); with tensor parallelism sbh(10 + 24/t + 5as/ht); also with sequence parallelism
+    sbh/t (34 + 5as/h); selective: the same without 5as/h; full: 2sbh.
     """
     if recompute == "full":
         return 2.0 * s * b * h
@@ -55,11 +55,11 @@ def gpt_layer_activation_bytes(
 def layer_activation_bytes(
     model: Transformer, layout: Layout, *, moe: bool = False, framework: Framework = MEGATRON
 ) -> float:
-    """One layer's activations of one microbatch on one rank, for any width, heads and gate; GPT's are table 2's.
+    """One layer's activations per microbatch on one rank, for any width, heads and gate. For GPT they are table 2's.
 
-    Per position: norms 4h, inputs of both blocks 4h, dropout masks 2h where there is dropout (10h: whole on every
-    tensor-parallel rank unless the sequence is split); queries, keys, values and the output's input; what the MLP
-    keeps: 2f before and 2f after GELU, 2f more for a gate (4f in two kernels); 5as scores without flash attention.
+    Per position: norms 4h, inputs of both blocks 4h, dropout masks 2h if there is dropout (10h in total, whole on every
+    tensor-parallel rank unless the sequence is split); queries, keys, values and the output's input; the MLP's 2f
+    before and 2f after GELU, 2f more for a gate (4f with two kernels); 5as for scores without flash attention.
     """
     positions = layout.microbatch * model.sequence / layout.cp
     sizes = layout.tp, _whole(layout), "none" if layout.again else layout.recompute
@@ -69,12 +69,12 @@ def layer_activation_bytes(
     return layout.again * model.number_bytes * positions * model.hidden / _whole(layout) + (1 - layout.again) * kept
 
 
-@lru_cache(maxsize=4096)  # a planner asks for a few hundred, millions of times
+@lru_cache(maxsize=4096)  # the planner asks for a few hundred of them millions of times
 def _position_bytes(
     model: Transformer, t: int, whole_over: int, recompute: Recompute, moe: bool, framework: Framework
 ) -> float:
     h, cut, each = model.hidden, _inputs_cut(whole_over, framework), model.number_bytes
-    wide = each / 2  # what is counted in bytes of bf16 takes so many times as much
+    wide = each / 2  # factor for terms that are given in bytes of bf16
     width = model.ffn
     if moe:
         width = model.active_experts * model.expert_ffn + model.shared_experts * model.expert_ffn
@@ -88,7 +88,7 @@ def _position_bytes(
         split += (2 * each + 1) * model.heads * model.sequence
     if moe:
         split += wide * framework.input_bytes * h * model.active_experts  # tokens as sent
-        split += each * h * model.active_experts if framework.keeps_combined else 0  # and as brought back
+        split += each * h * model.active_experts if framework.keeps_combined else 0  # and as returned
     split += wide * (framework.gate_bytes if model.gated else 4) * width
     if recompute == "norms":
         whole, split = whole - inputs + _latents(model), split - each * width - _projected(model)
@@ -96,17 +96,17 @@ def _position_bytes(
 
 
 def _latents(model: Transformer) -> int:
-    """Bytes per position from which latent attention's queries, keys and values are projected again."""
+    """Bytes per position from which latent attention recomputes its queries, keys and values."""
     return model.number_bytes * (model.latent.q_rank + model.latent.kv_rank + model.latent.rope) if model.latent else 0
 
 
 def _projected(model: Transformer) -> int:
-    """Bytes per position of what is projected from them."""
+    """Bytes per position of the recomputed queries, keys and values."""
     return model.number_bytes * (model.query_width + 2 * model.kv_width) if model.latent else 0
 
 
 def _products_bytes(model: Transformer, t: int, whole_over: int, width: float) -> float:
-    """Of a position: the layer's input, the attention's output, and every second product: Wq, Wv, W1, W2."""
+    """Bytes per position of the layer's input, the attention's output, and every second matmul: Wq, Wv, W1, W2."""
     split = model.query_width + model.kv_width + model.value_width + width
     return model.number_bytes * (2 * model.hidden / whole_over + split / t)
 
@@ -117,12 +117,12 @@ def _whole(layout: Layout) -> int:
 
 
 def _inputs_cut(whole_over: int, framework: Framework) -> int:
-    """Ranks over which a block's input is cut: kept whole it needs no second all-gather in the backward."""
+    """Ranks over which a block's input is split; if it is kept whole, the backward needs no second all-gather."""
     return 1 if framework.keeps_gathered else whole_over
 
 
 def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> float:
-    """Layers' activations that a stage holds at its peak.
+    """Number of layers whose activations a stage holds at its peak.
 
     1F1B: min(p - i, m) microbatches of L/p layers; interleaved: L(1 + (p-1)/pv) on the first stage (arXiv 2205.05198,
     section 4.2.3); GPipe: all m. ZB-H1, until W: p on every stage (arXiv 2401.10241, section 3). ZBV: p on every rank,
@@ -142,9 +142,9 @@ def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> floa
 
 
 def activation_bytes(model: Transformer, layout: Layout, stage: int = 0, *, framework: Framework = MEGATRON) -> float:
-    """All microbatches in flight, and under full recomputation one layer that is done again.
+    """Activations of all microbatches in flight and, with full recomputation, of one recomputed layer.
 
-    A framework that keeps a stage's output until its gradient comes holds 2bsh more for each of them.
+    A framework that keeps a stage's output until its gradient arrives holds 2bsh more per microbatch.
     """
     layer = mean_layer_bytes(model, layout, stage, framework)
     return _activations(model, layout, stage, framework, layer, recomputed_bytes(model, layout, framework=framework))
@@ -161,13 +161,13 @@ def _activations(
 
 
 def context_buffer_bytes(model: Transformer, layout: Layout) -> float:
-    """Keys and values of other ranks that one layer's attention has here: two blocks of a ring, or those of all."""
+    """Keys and values of other ranks that one layer's attention holds: two blocks with a ring, otherwise all."""
     kv = 2 * model.number_bytes * layout.microbatch * model.sequence / layout.cp * model.kv_width / layout.tp
     return kv * extra_kv_blocks(layout.context, layout.cp)
 
 
 def recomputed_bytes(model: Transformer, layout: Layout, *, framework: Framework = MEGATRON) -> float:
-    """The layer that a backward computes again under full recomputation, all of it."""
+    """Activations of one layer that the backward recomputes under full recomputation."""
     if layout.recompute != "full":
         return 0.0
     positions = layout.microbatch * model.sequence / layout.cp
@@ -175,7 +175,7 @@ def recomputed_bytes(model: Transformer, layout: Layout, *, framework: Framework
 
 
 def mean_layer_bytes(model: Transformer, layout: Layout, stage: int, framework: Framework) -> float:
-    """Activations of one layer of one microbatch: the mean of a stage's dense layers and those with experts."""
+    """Activations of one layer per microbatch, averaged over a stage's dense and expert layers."""
     moe = moe_layers_on_stage(model, layout, stage) / layers_on_stage(model, layout, stage)
     dense_layer = layer_activation_bytes(model, layout, framework=framework) if moe < 1 else 0.0
     moe_layer = layer_activation_bytes(model, layout, moe=True, framework=framework) if moe else 0.0
@@ -183,10 +183,11 @@ def mean_layer_bytes(model: Transformer, layout: Layout, stage: int, framework: 
 
 
 def output_bytes(model: Transformer, layout: Layout, stage: int = 0, *, framework: Framework = MEGATRON) -> float:
-    """Around the layers: on the last stage norm, output's input and fp32 logits, 4sbh/t (1 + V/h) (section 4.3).
+    """Tensors around the layers: on the last stage norm, output's input and fp32 logits, 4sbh/t (1 + V/h) (section
+    4.3).
 
-    Twice the logits: their gradient is there with them. On the first stage the embedding's dropout mask, sbh a
-    microbatch.
+    The logits count twice because their gradient exists at the same time. The first stage has the embedding's dropout
+    mask, sbh per microbatch.
     """
     positions = layout.microbatch * model.sequence / layout.cp
     held = 0.0
@@ -205,7 +206,7 @@ def memory_of_stage(
 ) -> MemoryBytes:
     """Bytes on one rank of a stage at the peak of a step.
 
-    The logits are gone before a layer is computed again: of the two, the larger counts.
+    The logits are freed before a layer is recomputed, so only the larger of the two counts.
     """
     parameters = held_parameters(model, layout, stage).total
     layer = mean_layer_bytes(model, layout, stage, framework)
@@ -224,9 +225,9 @@ def memory_of_stage(
 def peak_memory(
     model: Transformer, layout: Layout, *, gradient_bytes: float = 2, framework: Framework = MEGATRON
 ) -> MemoryBytes:
-    """The fullest of the first and the last stage: 1F1B fills the first, the logits the last.
+    """The fullest stage: either the first, which 1F1B fills, or the last, which has the logits.
 
-    And of the first stage without dense layers, where the first has some, or an embedding for a layer.
+    Also checks the first stage without dense layers, if the first one has some, or an embedding in place of a layer.
     """
     stages = {0, layout.pp - 1}
     if layout.pp > 2:
@@ -238,7 +239,7 @@ def peak_memory(
 
 
 def _first_full_stage(model: Transformer, layout: Layout) -> int:
-    """The first stage with as many layers, and as many with experts, as any before the last."""
+    """The first stage with as many layers, and as many expert layers, as any before the last."""
     counts = [
         (layers_on_stage(model, layout, stage), moe_layers_on_stage(model, layout, stage))
         for stage in range(min(layout.pp - 1, model.dense_layers + 2))

@@ -1,4 +1,4 @@
-"""Parameters, gradients and optimizer state of one rank: 16 bytes per parameter, and how ZeRO splits them.
+"""Parameters, gradients and optimizer states of one rank: 16 bytes per parameter, and how ZeRO splits them.
 
 P parameters on a rank, N ranks that hold the same ones (arXiv 1910.02054, figure 1; mixed-precision Adam).
 """
@@ -15,9 +15,9 @@ from shardlab.costs.models.model import (
     moe_layer_parameters,
 )
 
-WEIGHT_BYTES, GRADIENT_BYTES = 2, 2  # bf16 or fp16, as in the paper; the planner counts gradients of 4 bytes
+WEIGHT_BYTES, GRADIENT_BYTES = 2, 2  # bf16 or fp16, as in the paper; the planner uses 4-byte gradients
 OPTIMIZER_BYTES = 12  # fp32 master weight, momentum and variance, 4 each
-MASTER_BYTES = 4  # of these, its weight: none where the weights themselves are fp32
+MASTER_BYTES = 4  # of these, for the master weight; 0 if the weights themselves are fp32
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class StageParameters:
 
 @dataclass(frozen=True)
 class StateBytes:
-    """Bytes of one rank that last from step to step."""
+    """Bytes of one rank that persist between steps."""
 
     parameters: float
     gradients: float
@@ -55,8 +55,8 @@ def zero_state_bytes(
 ) -> StateBytes:
     """StateBytes of P parameters: 16P -> 4P + 12P/N -> 2P + 14P/N -> 16P/N for ZeRO stages 0, 1, 2, 3.
 
-    gradient_bytes: 4 where gradients are summed in fp32, which makes 18P of 16P. weight_bytes: 4 in fp32, where weights
-    are their own master weights. Raises ValueError for other stages.
+    gradient_bytes: 4 if gradients are summed in fp32, which turns 16P into 18P. weight_bytes: 4 in fp32, where the
+    weights are their own master weights. Raises ValueError for other stages.
     """
     if stage not in range(4) or num_ranks < 1 or num_parameters < 0:
         raise ValueError(
@@ -73,7 +73,7 @@ def zero_state_bytes(
 
 
 def bytes_per_parameter(gradient_bytes: float = GRADIENT_BYTES, weight_bytes: float = WEIGHT_BYTES) -> str:
-    """What a parameter takes before ZeRO splits anything, in words."""
+    """The bytes of a parameter before ZeRO splits anything, as text."""
     one = zero_state_bytes(1, 1, 0, gradient_bytes, weight_bytes=weight_bytes)
     held = "momentum and variance" if weight_bytes == MASTER_BYTES else "master weight, momentum and variance"
     return (
@@ -83,7 +83,7 @@ def bytes_per_parameter(gradient_bytes: float = GRADIENT_BYTES, weight_bytes: fl
 
 
 def shard_elements(num_parameters: int, num_ranks: int) -> tuple[int, int]:
-    """Elements of a rank's shard, ceil(P/N), and the padding that makes N equal ones."""
+    """Elements per rank in equal shards, ceil(P/N), and the padding needed."""
     if num_parameters < 0 or num_ranks < 1:
         raise ValueError(f"{num_parameters} parameters over {num_ranks} ranks: use 0 or more over 1 or more")
     shard = -(-num_parameters // num_ranks)
@@ -92,10 +92,10 @@ def shard_elements(num_parameters: int, num_ranks: int) -> tuple[int, int]:
 
 @cache
 def layers_of_stages(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers of each stage: L/p. What p does not divide goes one more to the first stages, or the ends hold one less.
+    """Layers of each stage: L/p. A remainder gives the first stages one more each, or the two end stages one less.
 
-    One less where p divides L + 2: input and output embeddings then take a layer's place (Llama 3, arXiv 2407.21783,
-    section 3.3.2; BLOOM's --pp-partition-method type:transformer|embedding).
+    The ends have one less if p divides L + 2: input and output embeddings then count as a layer (Llama 3, arXiv
+    2407.21783, section 3.3.2; BLOOM's --pp-partition-method type:transformer|embedding).
     """
     each, rest = divmod(layers, stages)
     if rest and (layers + 2) % stages == 0:
@@ -108,7 +108,7 @@ def layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> int:
 
 
 def moe_layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> int:
-    """Layers of a stage that have experts: all, but for the model's first dense ones."""
+    """Number of a stage's layers with experts: all except the model's first dense layers."""
     layers = layers_on_stage(model, layout, stage)
     if not model.experts:
         return 0
@@ -117,10 +117,10 @@ def moe_layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> i
 
 
 def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:
-    """Parameters of one rank of a stage, with experts in as many layers as on the mean stage: for times and traffic.
+    """Parameters of one rank of a stage, with the average number of expert layers: for times and traffic.
 
-    Its layers, an embedding at either end, all split over t. Norms and biases of a layer, some 13h of 12h^2, are split
-    here with the rest. The last stage of a tied model keeps a copy of the embedding.
+    Its layers and an embedding at either end, all split over t. Norms and biases of a layer, about 13h next to 12h^2,
+    are split here as well. The last stage of a tied model keeps a copy of the embedding.
     """
     return _both(
         model, layout, stage, lambda held: layers_on_stage(model, layout, held) * model.moe_layers / model.layers
@@ -128,12 +128,12 @@ def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> S
 
 
 def held_parameters(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:
-    """The same with the dense layers of a mixture where they are, in front: for memory."""
+    """The same, but with dense layers of a mixture where they are, at the front: for memory."""
     return _both(model, layout, stage, lambda held: moe_layers_on_stage(model, layout, held))
 
 
 def ends_held(layout: Layout, stage: int) -> tuple[bool, bool]:
-    """Whether a rank has the embedding, and whether it has the output layer: both at the open end of a V."""
+    """Whether a rank holds the embedding and whether it holds the output layer; in a V one rank holds both."""
     first, last = stage == 0, stage == layout.pp - 1
     if layout.schedule == "zbv":
         return first, first
@@ -141,7 +141,7 @@ def ends_held(layout: Layout, stage: int) -> tuple[bool, bool]:
 
 
 def _both(model: Transformer, layout: Layout, stage: int, moe: Callable[[int], float]) -> StageParameters:
-    """A rank's stage, and in DualPipe its mirror image with it."""
+    """A rank's stage and, in DualPipe, also its mirror image."""
     mine = _parameters(model, layout, stage, moe(stage))
     if layout.schedule != "dualpipe":
         return mine
@@ -151,13 +151,13 @@ def _both(model: Transformer, layout: Layout, stage: int, moe: Callable[[int], f
 
 
 def _parameters(model: Transformer, layout: Layout, stage: int, moe: float) -> StageParameters:
-    is_mirrored = layout.schedule == "dualpipe"  # the other half of its pair is counted by itself
+    is_mirrored = layout.schedule == "dualpipe"  # the other half of the pair is counted separately
     first, last = (stage == 0, stage == layout.pp - 1) if is_mirrored else ends_held(layout, stage)
     output = last and not (layout.pp == 1 and model.tied)
     return _of_layers(model, layout.tp, layout.ep, layers_on_stage(model, layout, stage), moe, first, output)
 
 
-@lru_cache(maxsize=4096)  # a planner asks for a few hundred, millions of times
+@lru_cache(maxsize=4096)  # the planner asks for a few hundred of them millions of times
 def _of_layers(
     model: Transformer, tp: int, ep: int, layers: int, moe: float, embedding: bool, output: bool
 ) -> StageParameters:
@@ -179,8 +179,8 @@ def state_bytes(
 ) -> StateBytes:
     """Bytes of states on one rank of a stage.
 
-    ZeRO-2 beside a pipeline cuts a chunk's gradients when its microbatches in a row are through: until then one chunk's
-    are whole, or where each microbatch is reduced alone, one layer's. DualPipe's two copies share what ZeRO cuts.
+    ZeRO-2 with a pipeline shards a chunk's gradients after its microbatches in a row: until then one chunk's gradients
+    are whole, or one layer's if each microbatch is reduced separately. DualPipe's two copies share what ZeRO splits.
     """
     shard = held_parameters(model, layout, stage)
     copies = 2 if layout.schedule == "dualpipe" else 1

@@ -1,4 +1,4 @@
-"""Models as numbers: sizes, the models of papers and of files, parameters and FLOPs."""
+"""Models as numbers: sizes, models from papers and files, parameters and FLOPs."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Floating-point operations of a step: what the model needs, and what the hardware does.
+"""Floating-point operations of a step: those the model needs, and those the hardware executes.
 
 A multiply-add counts 2. Symbols: B sequences, L layers, h hidden, s sequence, V vocab (arXiv 2205.05198, appendix A).
 The backward costs twice the forward, so a step costs 3 forwards; full recomputation makes it 4.
@@ -14,7 +14,7 @@ from shardlab.costs.models.model import (
 
 
 def layer_matmul_flops(model: Transformer, *, moe: bool = False) -> float:
-    """Forward FLOPs per token in a layer's weight matrices: 2 per weight, 24h^2 in GPT; experts only where visited."""
+    """Forward FLOPs per token in a layer's weight matrices: 2 per weight, 24h^2 in GPT; only the visited experts."""
     if moe:
         visited = model.active_experts + model.shared_experts
         mlp = visited * expert_parameters(model) + model.hidden * model.experts
@@ -24,7 +24,7 @@ def layer_matmul_flops(model: Transformer, *, moe: bool = False) -> float:
 
 
 def attention_core_flops(model: Transformer, *, causal: bool = False) -> float:
-    """Forward FLOPs per token in QK^T and AV of one layer: 4sh in GPT; half of it where nothing masked is computed."""
+    """Forward FLOPs per token in QK^T and AV of one layer: 4sh in GPT, half of it if masked scores are skipped."""
     return 2.0 * model.sequence * (model.query_width + model.value_width) * (0.5 if causal else 1.0)
 
 
@@ -48,11 +48,11 @@ def model_flops_per_token(model: Transformer, *, causal: bool = False) -> float:
 
 
 def hardware_flops_per_token(model: Transformer, recompute: Recompute, *, causal: bool = False) -> float:
-    """Model FLOPs and those done twice.
+    """Model FLOPs plus recomputation.
 
     full: every layer's forward again, 96Lh^2(1 + s/6h + V/16Lh) (arXiv 2104.04473, equation 3);
-    selective: QK^T and AV again, 72Lh^2(1 + 2s/9h + V/12Lh), 4 forwards of attention where there were 3. The hardware
-    utilisation that arXiv 2205.05198 prints comes out with s/3h in the place of 2s/9h, as if there were 6.
+    selective: QK^T and AV again, 72Lh^2(1 + 2s/9h + V/12Lh), so 4 forwards of attention instead of 3. The hardware
+    utilization printed in arXiv 2205.05198 corresponds to s/3h instead of 2s/9h, as if there were 6.
     """
     once = model_flops_per_token(model, causal=causal)
     if recompute == "full":
@@ -63,9 +63,9 @@ def hardware_flops_per_token(model: Transformer, recompute: Recompute, *, causal
 
 
 def utilisation(flops_per_token: float, tokens: float, seconds: float, num_gpus: int, peak_flops: float) -> float:
-    """Share of the peak: MFU with model FLOPs (arXiv 2204.02311, appendix B), HFU with the hardware's.
+    """Share of the peak: MFU with model FLOPs (arXiv 2204.02311, appendix B), HFU with hardware FLOPs.
 
-    Raises ValueError unless seconds, GPUs and peak are above 0.
+    Raises ValueError unless seconds, GPUs and peak are positive.
     """
     if min(seconds, num_gpus, peak_flops) <= 0:
         raise ValueError(f"{seconds} s on {num_gpus} GPUs of {peak_flops} FLOP/s: use numbers above 0")

@@ -1,20 +1,19 @@
-"""What a transformer is: its sizes, and how many parameters they make. It knows no ranks.
+"""A transformer's sizes and number of parameters. Independent of ranks.
 
-Paper's symbols (arXiv 2205.05198): L layers, h hidden, a heads, s sequence, V vocab. f is the width of the MLP, 4h in
-GPT.
+Symbols (arXiv 2205.05198): L layers, h hidden, a heads, s sequence, V vocab. f is the width of the MLP, 4h in GPT.
 """
 
 from dataclasses import dataclass, fields, replace
 from math import isqrt
 
-LARGEST = 2**31 - 1  # of any size: none is near it, and sums of products of three stay exact in a float
+LARGEST = 2**31 - 1  # limit of any size: far above real ones, and sums of products of three stay exact in a float
 
 
 @dataclass(frozen=True)
 class Latent:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): ranks and widths of a head's parts.
 
-    q_rank may be 0, for queries that are not compressed. Raises ValueError for sizes that make no head.
+    q_rank may be 0 for uncompressed queries. Raises ValueError for invalid sizes.
     """
 
     q_rank: int = 1536
@@ -32,12 +31,13 @@ class Latent:
 
 @dataclass(frozen=True)
 class Transformer:
-    """Sizes of a decoder-only transformer. Raises ValueError for sizes that make no model.
+    """Sizes of a decoder-only transformer. Raises ValueError for invalid sizes.
 
-    ffn: width of the MLP; gated: three matrices (SwiGLU) for two. norm_vectors: vectors of h in a layer's norms
-    (LayerNorm has 2, RMSNorm 1, so GPT 4 and Llama 2). experts: 0 for a dense model; then each layer but the first
-    `dense_layers` has that many MLPs of width expert_ffn, of which a token visits active_experts and shared_experts.
-    number_bytes: of a weight or an activation, 2 in bf16 and 4 in float32, which needs no second copy for Adam.
+    ffn: width of the MLP; gated: three matrices (SwiGLU) instead of two. norm_vectors: vectors of size h in a layer's
+    norms (2 per LayerNorm, 1 per RMSNorm, so 4 in GPT and 2 in Llama 2). experts: 0 for a dense model; otherwise each
+    layer after the first `dense_layers` has that many MLPs of width expert_ffn, and a token visits active_experts and
+    shared_experts.
+    number_bytes: of a weight or an activation: 2 in bf16, 4 in float32, which needs no second copy for Adam.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Transformer:
     gated: bool = False
     bias: bool = False
     tied: bool = False
-    positions: int = 0  # learned positions; 0 for rotary ones
+    positions: int = 0  # learned positions; 0 for rotary embeddings
     norm_vectors: int = 2
     qk_norm: bool = False
     experts: int = 0
@@ -61,7 +61,7 @@ class Transformer:
     shared_experts: int = 0
     dense_layers: int = 0
     latent: Latent | None = None
-    flash: bool = True  # attention in one kernel that keeps no scores
+    flash: bool = True  # attention in one kernel that does not keep scores
     number_bytes: int = 2
 
     def __post_init__(self) -> None:
@@ -79,17 +79,17 @@ class Transformer:
             )
         self._check_experts()
         if not self.ffn and self.moe_layers < self.layers:
-            raise ValueError("ffn = 0 makes no MLP: give its width, 4 * hidden in GPT")
+            raise ValueError("ffn = 0 is not an MLP: give its width, 4 * hidden in GPT")
 
     def _check_ranges(self) -> None:
         for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "sequence"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)} makes no model: use 1 or more")
+                raise ValueError(f"{name} = {getattr(self, name)} is not valid: use 1 or more")
         sizes = {f.name: v for f in fields(self) if isinstance(v := getattr(self, f.name), int)}
         if negative := [name for name, size in sizes.items() if size < 0]:
             raise ValueError(f"{', '.join(negative)} must not be negative: use 0 for none")
         if huge := [name for name, size in sizes.items() if size > LARGEST]:
-            raise ValueError(f"{', '.join(huge)}: no model is that large, use at most {LARGEST}")
+            raise ValueError(f"{', '.join(huge)}: no model is that large: use at most {LARGEST}")
 
     def _check_experts(self) -> None:
         if self.experts and not (0 < self.active_experts <= self.experts and self.expert_ffn):
@@ -99,19 +99,19 @@ class Transformer:
 
     @property
     def query_width(self) -> int:
-        """Width of all heads' queries together, h where head_dim is h/a."""
+        """Total width of all heads' queries: h if head_dim is h/a."""
         if self.latent:
             return self.heads * (self.latent.nope + self.latent.rope)
         return self.heads * (self.head_dim or self.hidden // self.heads)
 
     @property
     def value_width(self) -> int:
-        """Width of all heads' outputs together, h where head_dim is h/a."""
+        """Total width of all heads' outputs: h if head_dim is h/a."""
         return self.heads * self.latent.value if self.latent else self.query_width
 
     @property
     def kv_width(self) -> int:
-        """Width of the keys; of the values too."""
+        """Total width of the keys, and also of the values."""
         return self.query_width if self.latent else self.query_width // self.heads * self.kv_heads
 
     @property
@@ -120,7 +120,7 @@ class Transformer:
 
 
 def with_sequence(model: Transformer, tokens: int) -> Transformer:
-    """The same model on sequences of another length; ValueError where it has fewer learned positions."""
+    """The same model with another sequence length. ValueError if it has fewer learned positions."""
     if 0 < model.positions < tokens:
         raise ValueError(
             f"{model.name} has {model.positions} learned positions: use sequences of {model.positions} or fewer"
@@ -129,13 +129,13 @@ def with_sequence(model: Transformer, tokens: int) -> Transformer:
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors, ascending: the sizes that would have worked, for an error's sentence."""
+    """All divisors in ascending order, which error messages suggest as valid sizes."""
     small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
     return small + [number // d for d in reversed(small) if d * d != number]
 
 
 def attention_matrix_parameters(model: Transformer) -> int:
-    """Weights of one layer's projections: h(a + 2 a_kv)d + a d h, 4h^2 in GPT; latent ones by arXiv 2405.04434, 2.1."""
+    """Weights of one layer's projections: h(a + 2 a_kv)d + a d h, 4h^2 in GPT; latent: arXiv 2405.04434, 2.1."""
     h = model.hidden
     if part := model.latent:
         query = (h + model.query_width) * part.q_rank if part.q_rank else h * model.query_width
@@ -146,12 +146,12 @@ def attention_matrix_parameters(model: Transformer) -> int:
 
 
 def mlp_matrix_parameters(model: Transformer, width: int) -> int:
-    """Weights of one MLP of this width: 2hf, or 3hf when it is gated; 8h^2 in GPT."""
+    """Weights of one MLP of this width: 2hf, or 3hf if gated; 8h^2 in GPT."""
     return (3 if model.gated else 2) * model.hidden * width
 
 
 def layer_vectors(model: Transformer, width: int) -> int:
-    """Norms and biases of a dense layer: in GPT 4h of norms, 3h + h of attention and 4h + h of the MLP, 13h."""
+    """Norms and biases of a dense layer: in GPT 4h for norms, 3h + h for attention and 4h + h for the MLP: 13h."""
     vectors = model.norm_vectors * model.hidden
     if model.latent:
         vectors += model.latent.q_rank + model.latent.kv_rank
@@ -174,21 +174,21 @@ def expert_parameters(model: Transformer) -> int:
 
 
 def moe_layer_parameters(model: Transformer, *, active: bool = False) -> int:
-    """Attention, router, experts; `active`: only those that one token visits."""
+    """Attention, router and experts; with `active`, only the experts that one token visits."""
     routed = model.active_experts if active else model.experts
     around = attention_matrix_parameters(model) + layer_vectors(model, 0) + model.hidden * model.experts
     return around + (routed + model.shared_experts) * expert_parameters(model)
 
 
 def embedding_parameters(model: Transformer) -> int:
-    """Vh, twice when the output layer has its own, and the learned positions."""
+    """Vh, twice if the output layer is not tied, plus the learned positions."""
     return (model.vocab * (1 if model.tied else 2) + model.positions) * model.hidden
 
 
 def num_parameters(model: Transformer, *, active: bool = False) -> int:
-    """P, all of them; `active`: those that a token visits.
+    """P, the total number of parameters; with `active`, only those that one token visits.
 
-    GPT: 12Lh^2(1 + 13/12h + (V + s)/12Lh), arXiv 2104.04473 equation 2, and 2h of the last LayerNorm.
+    GPT: 12Lh^2(1 + 13/12h + (V + s)/12Lh), arXiv 2104.04473 equation 2, plus 2h for the last LayerNorm.
     """
     dense = (model.layers - model.moe_layers) * dense_layer_parameters(model) if model.layers > model.moe_layers else 0
     moe = model.moe_layers * moe_layer_parameters(model, active=active) if model.moe_layers else 0

@@ -1,4 +1,4 @@
-"""Models of the course by name, and the source of each one's sizes."""
+"""The course's models by name, with the source of each one's sizes."""
 
 from dataclasses import replace
 from functools import partial
@@ -105,7 +105,7 @@ ZOO = {
     )
 }
 
-SOURCES = {  # where the sizes are written down
+SOURCES = {  # where the sizes are documented
     "gpt2": "Radford et al. 2019, table 2; configuration of openai-community/gpt2",
     "gpt3-175b": "arXiv 2005.14165, table 2.1, with Megatron's padded vocabulary",
     "gpt-22b": "arXiv 2205.05198, table 3",
@@ -127,12 +127,12 @@ SOURCES = {  # where the sizes are written down
 
 
 def find_model(name: str, *, sequence: int | None = None) -> Transformer:
-    """The model of that name, on sequences of another length if `sequence` says so.
+    """The model with that name; `sequence` overrides its sequence length.
 
-    Raises ValueError that lists the names, and for a length below 1.
+    Raises ValueError that lists the names, or for a length below 1.
     """
     if name.lower() not in ZOO:
-        raise ValueError(f"there is no model {name!r}, and no JSON file of sizes: {instead(name, ZOO)}")
+        raise ValueError(f"unknown model {name!r}, and not a JSON file of sizes: {instead(name, ZOO)}")
     model = ZOO[name.lower()]
     if sequence is None:
         return model

@@ -1,4 +1,4 @@
-"""Layouts enumerated, pruned and ranked; why the best wins; layers cut into stages."""
+"""Enumerate, prune and rank layouts; explain why the best wins; partition layers into stages."""
 
 from typing import TYPE_CHECKING
 

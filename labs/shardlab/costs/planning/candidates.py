@@ -1,4 +1,4 @@
-"""What a planner tries: every layout of a number of GPUs and a batch, within the bounds of a search."""
+"""The planner's search space: every layout for a number of GPUs and a batch, within the bounds of a search."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,19 +13,19 @@ from shardlab.costs.models.model import Transformer, divisors
 
 @dataclass(frozen=True)
 class Search:
-    """What a planner tries. The defaults are wider than the rules of thumb, so that these can be tested.
+    """The planner's search space. The defaults are wider than the rules of thumb, so that these can be tested.
 
-    virtual: chunks on a stage; the number that leaves one layer per chunk is tried as well, up to the largest of these.
-    zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
-    2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model cuts gradients.
-    some_layers: whether full recomputation may be of the fewest layers of each chunk that make a layout fit.
-    context: the ways of context parallelism, the first for cp = 1. fixed: degrees that are not searched, by axis, such
-    as {"tp": 8, "pp": 16}; for these axes the other bounds do not hold.
+    virtual: chunks per stage; one layer per chunk is tried as well, up to the largest of these numbers.
+    zero_with_pipeline: the highest ZeRO stage with a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
+    2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model shards gradients.
+    some_layers: whether to try full recomputation of only the fewest layers per chunk that make a layout fit.
+    context: the ways of context parallelism, the first one for cp = 1. fixed: degrees that are not searched, by axis,
+    such as {"tp": 8, "pp": 16}; the other bounds do not apply to these axes.
     """
 
     max_tp: int = 16
     max_cp: int = 16
-    least_sequence_for_cp: int = 16384  # shorter ones leave a rank's attention too little to hide the ring behind
+    least_sequence_for_cp: int = 16384  # with shorter ones, attention on a rank is too short to hide the ring
     microbatches: Sequence[int] = (1, 2, 4, 8, 16)
     zero: Sequence[int] = (0, 1, 2, 3)
     recompute: Sequence[Recompute] = ("none", "selective", "full")
@@ -37,14 +37,14 @@ class Search:
     fixed: Mapping[str, int] = field(default_factory=dict)
 
     def allows(self, axis: str, degree: int, others: bool = True) -> bool:
-        """Whether a degree is tried: the fixed one of its axis, or what `others`, its bounds, let through."""
+        """Whether to try a degree: it must equal the axis's fixed degree or, if there is none, satisfy `others`."""
         return self.fixed[axis] == degree if axis in self.fixed else others
 
 
 def candidates(model: Transformer, gpu: Accelerator, num_gpus: int, sequences: int, search: Search) -> Iterator[Layout]:
-    """Every layout of this world and batch that model and servers allow.
+    """Every layout of this world and batch that the model and the servers allow.
 
-    Sequence parallel wherever there is tensor parallel, whose groups fill a server or part it evenly.
+    Sequence parallelism comes with tensor parallelism, whose groups fill a server or divide it evenly.
     """
     for tp, pp, cp, dp in _degrees(model, gpu, num_gpus, search):
         for way in search.context if cp > 1 else search.context[:1]:
@@ -71,7 +71,7 @@ def _degrees(
 
 
 def check_fixed(fixed: Mapping[str, int], num_gpus: int) -> None:
-    """Raise ValueError for degrees that cannot be of so many GPUs."""
+    """Raise ValueError for degrees that are impossible with this number of GPUs."""
     for axis, degree in fixed.items():
         if degree < 1 or num_gpus % degree:
             raise ValueError(f"{axis} {degree} does not divide {num_gpus} GPUs: use one of {divisors(num_gpus)}")
@@ -79,11 +79,11 @@ def check_fixed(fixed: Mapping[str, int], num_gpus: int) -> None:
     whole = prod(dense.values())
     if num_gpus % whole or (len(dense) == 4 and whole != num_gpus):
         text = " x ".join(f"{axis} {degree}" for axis, degree in dense.items())
-        raise ValueError(f"{text} is {whole}, and there are {num_gpus} GPUs: give degrees whose product divides them")
+        raise ValueError(f"{text} is {whole}, but there are {num_gpus} GPUs: give degrees whose product divides them")
 
 
 def _shapes(model: Transformer, mesh: Layout, sequences: int, search: Search) -> Iterator[Layout]:
-    """A mesh with each size of a microbatch that the batch allows, and each number of chunks on a stage."""
+    """A mesh with every microbatch size that the batch allows and every number of chunks per stage."""
     for microbatch in search.microbatches:
         rounds, rest = divmod(sequences, microbatch * mesh.dp)
         if rest or not rounds:
@@ -107,10 +107,11 @@ def _chunks(model: Transformer, mesh: Layout, search: Search) -> list[int]:
 
 
 def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Layout]:
-    """A shape with its experts, ZeRO stages, recomputations and schedules.
+    """A shape with its choices of experts, ZeRO stage, recomputation and schedule.
 
-    ZeRO-3 comes without a pipeline: with one it would gather in every microbatch. Selective recomputation comes where
-    scores are kept at all. Without a pipeline there is nothing to schedule, and chunks are interleaved 1F1B's alone.
+    ZeRO-3 is tried only without a pipeline: with one it would gather in every microbatch. Selective recomputation is
+    tried only if scores are kept. Without a pipeline there is no schedule to choose, and only 1F1B has interleaved
+    chunks.
     """
     sharers = shape.tp * shape.cp * shape.dp
     eps = [e for e in divisors(model.experts) if sharers % e == 0] if model.experts else [1]
@@ -130,7 +131,7 @@ def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Lay
 
 
 def _may_be(model: Transformer, shape: Layout, schedule: ScheduleName) -> bool:
-    """Whether a V-shaped schedule takes these sizes; the plain ones take all."""
+    """Whether a V-shaped schedule supports these sizes; the plain ones support all."""
     try:
         check_layout(model, replace(shape, schedule=schedule))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Which layers each chunk has, when ranks hold several: ranks and chunks together, in whole layers.
+"""Assign whole layers to chunks when ranks hold several, balancing ranks and chunks together.
 
-A rank's chunks share its time, so the ranks are balanced first; then each rank deals its layers to its chunks, all in
-the same places, so that the wave of microbatches through a round of chunks meets equal ones.
+A rank's chunks share its time, so ranks are balanced first. Then each rank distributes its layers over its chunks, all
+ranks in the same places, so that microbatches find equal chunks in a round.
 """
 
 import math
@@ -16,10 +16,10 @@ Cut = tuple[int, ...]  # layers of each chunk, in the order of the model
 
 
 def cuts(model: Transformer, layout: Layout, layer_seconds: Sequence[float], output: float) -> Iterator[Cut]:
-    """The cuts worth playing, the one that the formulas assume first.
+    """The cuts worth simulating, starting with the one that the formulas assume.
 
     layer_seconds: of a microbatch through each layer; output: through the output layer. No rank gets more layers than
-    ceil(L/p), with which its memory was counted.
+    ceil(L/p), the number its memory was computed with.
     """
     p, each = layout.pp, layout.chunks // layout.pp
     if ends_alone(model, layout):
@@ -40,7 +40,7 @@ def cuts(model: Transformer, layout: Layout, layer_seconds: Sequence[float], out
 
 
 def at_least(sizes: Sequence[int], least: int) -> list[int]:
-    """The same number of layers with `least` or more on each rank, taken from the fullest ones."""
+    """The same total with at least `least` layers on each rank, taken from the fullest ranks."""
     dealt = list(sizes)
     while min(dealt) < least:
         dealt[dealt.index(max(dealt))] -= 1
@@ -49,12 +49,12 @@ def at_least(sizes: Sequence[int], least: int) -> list[int]:
 
 
 def spread(num_chunks: int) -> tuple[int, ...]:
-    """Places of a rank's chunks in the order in which they get a layer more: every second one first."""
+    """The order in which a rank's chunks get an extra layer: every second chunk first."""
     return (*range(0, num_chunks, 2), *range(1, num_chunks, 2))
 
 
 def deal(sizes: Sequence[int], places: Sequence[int], *, v_shaped: bool = False) -> Cut:
-    """Each rank's layers dealt to its chunks, those left over to the first of `places`: chunk k of rank r is kp + r.
+    """Distribute each rank's layers over its chunks, extra layers first to `places`: chunk k of rank r is kp + r.
 
     v_shaped: the second chunk of rank r is the (r+1)-th from the end.
     """

@@ -1,4 +1,4 @@
-"""What a plan's whole run takes: days, GPU-hours, price, and what failures add."""
+"""The cost of a whole run: days, GPU-hours, price and the effect of failures."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ from shardlab.costs.models.model import Transformer, num_parameters
 
 DAY, HOUR = 86_400, 3_600
 WRITE_BYTES = 2e12 / 2048  # per second and server of a checkpoint: Llama 3's storage (arXiv 2407.21783, section 3.3.1)
-RESTART_SECONDS = 600.0  # from a failure until work goes on: assumed
+RESTART_SECONDS = 600.0  # from a failure until work resumes: assumed
 
 
 @dataclass(frozen=True)
 class LongRun:
-    """A run of so many tokens. days: with failures and checkpoints; goodput: share of them that is work which lasts.
+    """A run of `tokens` tokens. days: with failures and checkpoints; goodput: share of days that is work kept.
 
-    price: of all GPU-hours, None where an hour has none.
+    price: of all GPU-hours, None without a price per hour.
     """
 
     tokens: int
@@ -44,13 +44,13 @@ def long_run(
     tokens: int,
     price_per_hour: float | None = None,
 ) -> LongRun:
-    """Days, GPU-hours and price of training on so many tokens, with failures as often as on Llama 3's GPUs.
+    """Days, GPU-hours and price of training on `tokens` tokens, with the failure rate of Llama 3's GPUs.
 
-    A GPU fails as on 16,384 H100 in 54 days (arXiv 2407.21783, table 5); checkpoints are written by all servers, as
-    often as costs least (Daly 2006). Raises ValueError for fewer tokens than a step has, and for a negative price.
+    A GPU fails as on 16,384 H100s in 54 days (arXiv 2407.21783, table 5). All servers write checkpoints, at the
+    cheapest interval (Daly 2006). Raises ValueError for fewer tokens than one step, and for a negative price.
     """
     if tokens < tokens_per_step:
-        raise ValueError(f"{tokens:,} tokens are less than one step of {tokens_per_step:,}: use that or more")
+        raise ValueError(f"{tokens:,} tokens are fewer than one step of {tokens_per_step:,}: use at least that many")
     if price_per_hour is not None and not 0 <= price_per_hour < float("inf"):
         raise ValueError(f"a price of {price_per_hour} for a GPU-hour: use 0 or more")
     steps = -(-tokens // tokens_per_step)

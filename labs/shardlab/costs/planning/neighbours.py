@@ -1,4 +1,4 @@
-"""Why a plan wins: what each layout costs that differs from it in one size, doubled or halved, or in one choice."""
+"""Why a plan wins: the cost of each layout that differs in one size, doubled or halved, or in one choice."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,12 +13,17 @@ from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.planner import Plan, Search, memory_of, seconds_of, usable_bytes
 
 UNTRIED = "the search did not try it"
-TRADED = (("tp", "dp"), ("tp", "pp"), ("pp", "dp"), ("cp", "dp"))  # one doubles, the other halves: the GPUs stay
+TRADED = (
+    ("tp", "dp"),
+    ("tp", "pp"),
+    ("pp", "dp"),
+    ("cp", "dp"),
+)  # one doubles, the other halves: the number of GPUs stays the same
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A layout one step away. plan: what it costs, None where it cannot be. reason: why it loses, in a clause."""
+    """A layout one step away. plan: its cost, None if it is impossible. reason: why it loses, as a clause."""
 
     change: str
     plan: Plan | None
@@ -36,10 +41,10 @@ def neighbours(
     search: Search | None = None,
     clock: Callable[..., StepSeconds] | None = None,
 ) -> list[Neighbour]:
-    """The layouts around a plan, on as many GPUs and with the same batch, each with why it loses.
+    """The layouts around a plan with the same number of GPUs and the same batch, each with the reason why it loses.
 
-    search: whose recomputations and schedules are tried, by default the planner's own. clock: seconds of (model,
-    layout, gpu), where the winner was not timed by the formulas.
+    search: whose recomputations and schedules to try [default: the planner's own]. clock: step time of (model, layout,
+    gpu), if the winner was not timed by the formulas.
     """
     clock = clock or partial(seconds_of, fp8=fp8, imbalance=imbalance)
     search = search or Search()
@@ -62,7 +67,7 @@ def _neighbour(
         layout = _moved(model, winner.layout, changed)
         check_layout(model, layout)
     except ValueError as error:
-        return Neighbour(change, None, False, f"cannot be: {error}")
+        return Neighbour(change, None, False, f"impossible: {error}")
     if "virtual" not in changed and layout.virtual != winner.layout.virtual:
         change += f", virtual {layout.virtual}"
     memory = memory_of(model, layout, fp8=fp8)
@@ -74,7 +79,7 @@ def _neighbour(
 
 
 def what_grew(winner: Plan, other: Plan) -> str:
-    """The part of the step that grew most, or for an equal step what else there is to say."""
+    """The part of the step that grew most or, if the step time is equal, the difference in memory."""
     slower = other.step.total - winner.step.total
     parts, before = vars(other.step), vars(winner.step)
     part = max(parts, key=lambda name: parts[name] - before[name])
@@ -85,11 +90,11 @@ def what_grew(winner: Plan, other: Plan) -> str:
         return f"faster: {UNTRIED}"
     if larger < 0:
         return f"the same time, {-larger / GIB:.1f} GiB less: {UNTRIED}"
-    return f"the same time, {larger / GIB:.1f} GiB more" if larger else "these formulas see no difference"
+    return f"the same time, {larger / GIB:.1f} GiB more" if larger else "no difference in these formulas"
 
 
 def _moved(model: Transformer, layout: Layout, changed: dict) -> Layout:
-    """The layout with these fields, as many microbatches as keep the batch, and no more chunks than can be."""
+    """The layout with these fields changed, the microbatches that keep the batch, and as many chunks as possible."""
     fields = {name: value for name, value in changed.items() if name != "virtual"}
     tp, schedule = changed.get("tp", layout.tp), fields.pop("schedule", layout.schedule)
     plain = {"virtual": 1, "schedule": "1f1b", "recomputed": None, "sequence_parallel": tp > 1}
@@ -106,7 +111,7 @@ def _moved(model: Transformer, layout: Layout, changed: dict) -> Layout:
 
 
 def _moves(model: Transformer, layout: Layout, search: Search) -> Iterator[tuple[str, dict]]:
-    """What changes, in words and as fields."""
+    """What changes, as text and as fields."""
     for pair in TRADED:
         for more, less in (pair, pair[::-1]):
             if getattr(layout, less) % 2 == 0 and (more != "cp" or model.sequence >= 16384):
@@ -124,7 +129,7 @@ def _moves(model: Transformer, layout: Layout, search: Search) -> Iterator[tuple
 
 
 def _choices(model: Transformer, layout: Layout, search: Search) -> Iterator[tuple[str, dict]]:
-    """The same for what has names and no sizes."""
+    """The same for choices that are names, not sizes."""
     for recompute in search.recompute:
         now = layout.recompute if layout.recomputed is None else "some"
         if recompute != now and (recompute != "selective" or not model.flash):

@@ -1,8 +1,8 @@
-"""Which layers go to which stage, when layers differ: the slowest stage as quick as can be, by dynamic programming.
+"""Assign layers of different cost to stages so that the slowest stage is as fast as possible (dynamic programming).
 
-Alpa (arXiv 2201.12023), section 5: a step of m microbatches takes the sum over stages and (m - 1) times the slowest
-(equation 2). With the devices of a stage given, the sum is the same for every cut, so that the slowest stage decides.
-Each stage must fit with the microbatches that it has in flight, min(p - i, m) in 1F1B (equation 5).
+Alpa (arXiv 2201.12023), section 5: a step of m microbatches takes the sum over stages plus (m - 1) times the slowest
+stage (equation 2). With the devices of a stage given, the sum is the same for every cut, so the slowest stage decides.
+Each stage must fit in memory with the microbatches it has in flight, min(p - i, m) in 1F1B (equation 5).
 """
 
 import math
@@ -15,9 +15,9 @@ from shardlab.costs.hardware import GIB
 
 @dataclass(frozen=True)
 class Piece:
-    """A layer, or what a stage has beside its layers.
+    """A layer, or everything else on a stage.
 
-    seconds: forward and backward of one microbatch. state_bytes: there all the time. kept_bytes: from the forward to
+    seconds: forward and backward of one microbatch. state_bytes: held permanently. kept_bytes: held from the forward to
     the backward of each microbatch.
     """
 
@@ -31,7 +31,7 @@ NOTHING = Piece()
 
 @dataclass(frozen=True)
 class Partition:
-    """How many layers each stage has, in order, with the seconds of a microbatch and the bytes at the peak of each."""
+    """The number of layers of each stage in order, with each stage's seconds per microbatch and peak bytes."""
 
     sizes: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -54,10 +54,11 @@ def partition(
     num_microbatches: int = 1,
     limit_bytes: float = math.inf,
 ) -> Partition:
-    """The cut of the layers into stages of one or more whose slowest stage is quickest, within the memory of each.
+    """Cut the layers into nonempty stages so that the slowest stage is fastest, within each stage's memory.
 
-    extras: one a stage, what it has beside its layers: the embedding on the first, the output layer on the last.
-    Raises ValueError for more stages than layers, wrong numbers, and when no cut fits: with the least that any needs.
+    extras: one per stage, for everything that is not a layer: the embedding on the first, the output layer on the last.
+    Raises ValueError for more stages than layers, for invalid numbers, and if no cut fits, with the least memory
+    needed.
     """
     extras = extras or [NOTHING] * num_stages
     _check(layers, num_stages, extras, num_microbatches)
@@ -81,7 +82,7 @@ def partition(
         assert smallest
         least = max(held(stage, begin, end) for stage, (begin, end) in enumerate(smallest))
         raise ValueError(
-            f"no cut of {len(layers)} layers into {num_stages} stages fits into {limit_bytes / GIB:.3g} GiB: the "
+            f"no cut of {len(layers)} layers into {num_stages} stages fits in {limit_bytes / GIB:.3g} GiB: the "
             f"smallest needs {least / GIB:.3g} GiB on its fullest stage, use more stages or recomputation"
         )
     stages = list(enumerate(cuts))
@@ -95,10 +96,10 @@ def partition(
 def _least_largest(
     num_layers: int, num_stages: int, cost: Callable[[int, int, int], float]
 ) -> list[tuple[int, int]] | None:
-    """(begin, end) of each stage so that the largest cost(stage, begin, end) is least; None where all are infinite.
+    """(begin, end) of each stage that minimize the largest cost(stage, begin, end); None if all are infinite.
 
-    best[end] of s stages is the least over begin of max(best[begin] of s - 1 stages, cost of the last one). A cost
-    grows with the layers of a stage, so that a longer stage than one that is already too much is never looked at.
+    best[end] of s stages is the minimum over begin of max(best[begin] of s - 1 stages, cost of the last stage). A cost
+    grows with the layers of a stage, so once a stage is too expensive no longer one is tried.
     """
     best = [0.0, *[math.inf] * num_layers]
     chosen: list[list[int]] = []
@@ -131,4 +132,4 @@ def _check(layers: Sequence[Piece], num_stages: int, extras: Sequence[Piece], nu
         raise ValueError(f"{num_microbatches} microbatches: use 1 or more")
     numbers = [number for piece in (*layers, *extras) for number in vars(piece).values()]
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise ValueError("seconds and bytes of a piece must be 0 or more, and finite")
+        raise ValueError("seconds and bytes of a piece must be finite and 0 or more")

@@ -1,4 +1,4 @@
-"""A model on a layout as pieces to be cut into stages: what each layer costs, and what lies at either end."""
+"""A model in a layout as pieces to cut into stages: the cost of each layer, and of everything at either end."""
 
 from dataclasses import replace
 
@@ -22,9 +22,9 @@ def best_stages(
     imbalance: float = 1.0,
     limit_bytes: float | None = None,
 ) -> Partition:
-    """How many layers each stage should have, in order; of an interleaved schedule each chunk, p * v of them.
+    """How many layers each stage should have, in order; with an interleaved schedule, each of the p * v chunks.
 
-    limit_bytes: the memory of a GPU, looked at where a rank has one chunk. Raises ValueError when no cut fits.
+    limit_bytes: the memory of a GPU, checked if a rank has one chunk. Raises ValueError if no cut fits.
     """
     layers, extras = pieces_of(model, layout, gpu, fp8=fp8, imbalance=imbalance)
     num_chunks = layout.pp * layout.virtual
@@ -39,9 +39,10 @@ def best_stages(
 def pieces_of(
     model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False, imbalance: float = 1.0
 ) -> tuple[list[Piece], list[Piece]]:
-    """(every layer, [what a first, a middle and a last stage have beside their layers]); gradients are fp32.
+    """(every layer, [everything else on a first, a middle and a last stage]); gradients are fp32.
 
-    A layer is what a model of two of its kind costs above a model of one; what is left of the one belongs to the ends.
+    A layer's cost is the difference between models of two and one of its kind; the rest of the latter belongs to the
+    ends.
     """
     dense, routed = model.layers - model.moe_layers, model.moe_layers
     kinds = [of_kind(model, experts=experts) for experts, num in ((False, dense), (True, routed)) if num]
@@ -55,12 +56,12 @@ def pieces_of(
 
 
 def _left(whole: float, layer: float) -> float:
-    """What a stage of one layer has beside it; rounding takes a nothing below 0."""
+    """The cost of a one-layer stage without the layer; clamped at 0 because of rounding."""
     return max(0.0, whole - layer)
 
 
 def of_kind(model: Transformer, *, experts: bool) -> Transformer:
-    """The model with layers of one kind alone: with experts, or without."""
+    """The model with layers of only one kind: with experts, or without."""
     if experts:
         return replace(model, dense_layers=0)
     return replace(model, dense_layers=0, experts=0, active_experts=0, expert_ffn=0, shared_experts=0)
@@ -76,7 +77,7 @@ def _layer(kind: Transformer, layout: Layout, setup: Setup) -> Piece:
 
 
 def _seconds(kind: Transformer, layout: Layout, num_layers: int, setup: Setup) -> float:
-    """Of one microbatch through some layers and the output layer, on one stage."""
+    """Seconds of one microbatch through some layers and the output layer, on one stage."""
     alone = replace(layout, pp=1, virtual=1, num_microbatches=1)
     parts = vars(step_seconds(replace(kind, layers=num_layers), alone, setup))
     return sum(value for name, value in parts.items() if name not in NOT_OF_A_LAYER)

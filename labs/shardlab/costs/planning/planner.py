@@ -1,4 +1,4 @@
-"""A plan for a model on a cluster: enumerate layouts, leave out what does not fit, rank the rest by predicted time."""
+"""Plan a model on a cluster: enumerate layouts, drop those that do not fit, rank the rest by predicted time."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ from shardlab.costs.memory.stage import MemoryBytes, peak_memory
 from shardlab.costs.models.model import Transformer, num_parameters
 from shardlab.costs.planning.candidates import Search, candidates, check_fixed
 
-USABLE = 0.92  # of a GPU's memory: the rest is the driver's, the collectives' buffers and fragments
+USABLE = 0.92  # of a GPU's memory: the rest is for the driver, the collectives' buffers and fragmentation
 GRADIENT_BYTES = 4  # summed in fp32
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A layout with what it costs: bytes of the fullest rank, seconds of a step.
+    """A layout with its costs: bytes of the fullest rank and seconds of a step.
 
-    cut: layers of each chunk, in order, where the step was timed with them; () where it is the formulas' mean chunk.
+    cut: layers of each chunk in order, if the step was timed with them; () if the formulas assume average chunks.
     """
 
     layout: Layout
@@ -33,7 +33,7 @@ class Plan:
 
 
 class NothingFits(ValueError):
-    """No layout of the search fits, or none exists; the text names the closest and what it lacks."""
+    """No layout of the search fits, or none exists. The message names the closest one and what it lacks."""
 
 
 def plan(
@@ -47,12 +47,12 @@ def plan(
     imbalance: float = 1.0,
     best: int = 5,
 ) -> list[Plan]:
-    """The fastest layouts that fit, best first, those of equal time by memory.
+    """The fastest layouts that fit, best first; ties are ordered by memory.
 
-    search: what is tried. imbalance: rows of the rank with the fullest experts over the mean, 1.0
-    for even ones (`costs.fullest_expert`).
+    search: what to try. imbalance: rows of the rank with the fullest experts over the mean, 1.0 for even loads
+    (`costs.fullest_expert`).
 
-    Raises NothingFits when there is none: which came closest, and what it lacks; ValueError for sizes below 1.
+    Raises NothingFits if there is none, naming the closest layout and what it lacks; ValueError for sizes below 1.
     """
     if num_gpus < 1 or sequences < 1 or best < 1:
         raise ValueError(f"{num_gpus} GPUs, {sequences} sequences per step, the {best} best: use 1 or more of each")
@@ -76,14 +76,14 @@ def plan(
 
 
 def usable_bytes(gpu: Accelerator) -> float:
-    """What a plan may take of a GPU's memory."""
+    """How much of a GPU's memory a plan may use."""
     return gpu.memory_bytes * USABLE
 
 
 def memory_of(model: Transformer, layout: Layout, *, fp8: bool = False) -> MemoryBytes:
-    """The fullest rank as plans count it: gradients in fp32; "norms" in fp8 keeps what DeepSeek-V3 keeps.
+    """Memory of the fullest rank as plans count it: gradients in fp32; "norms" in fp8 keeps what DeepSeek-V3 keeps.
 
-    A model in float32 is one that a CPU trains, with the course's own trainer.
+    A float32 model is trained on a CPU by the course's own trainer.
     """
     if model.number_bytes == FP32:
         return peak_here(model, layout)
@@ -94,12 +94,12 @@ def memory_of(model: Transformer, layout: Layout, *, fp8: bool = False) -> Memor
 def seconds_of(
     model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False, imbalance: float = 1.0
 ) -> StepSeconds:
-    """A step as plans count it, with gradients that are summed in fp32."""
+    """Step time as plans count it, with gradients summed in fp32."""
     return step_seconds(model, layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES, imbalance=imbalance))
 
 
 def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: bool = False) -> Layout | None:
-    """A layout of full recomputation with the fewest layers of a chunk recomputed that fits; None for all or none."""
+    """The layout with the fewest recomputed layers per chunk that fits; None if that is all or none of them."""
     each = -(-model.layers // layout.chunks)
     if layout.recompute != "full" or each == 1:
         return None
@@ -115,7 +115,7 @@ def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: 
 
 
 def pareto(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans that no other beats in time and memory both: the fastest first, then ever smaller ones."""
+    """The plans that no other plan beats in both time and memory: fastest first, then ever smaller ones."""
     front: list[Plan] = []
     for one in sorted(plans, key=_time_and_memory):
         if not front or one.memory.total < front[-1].memory.total:
@@ -124,7 +124,7 @@ def pareto(plans: Iterable[Plan]) -> list[Plan]:
 
 
 def _ranked(plans: list[Plan]) -> list[Plan]:
-    """By time, then by memory; of plans that are alike in both the first, which is the plainest."""
+    """Plans by time, then by memory; of plans that are equal in both only the first, which is the simplest."""
     alike: dict[tuple[float, float], Plan] = {}
     for one in plans:
         alike.setdefault(_time_and_memory(one), one)
@@ -135,7 +135,7 @@ def _time_and_memory(one: Plan) -> tuple[float, float]:
     return one.step.total, one.memory.total
 
 
-# ---- what nothing fits into ------------------------------------------------------------------------------------------
+# ---- if nothing fits -------------------------------------------------------------------------------------------------
 
 
 def _nothing_fits(

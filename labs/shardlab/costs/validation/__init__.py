@@ -1,4 +1,4 @@
-"""The formulas compared with published runs, every source predicted by constants that never saw it."""
+"""Compare the formulas with published runs; every source is predicted by constants fitted without it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`python -m shardlab.costs.validation`: both reports, some minutes; its options do one thing instead."""
+"""`python -m shardlab.costs.validation`: print both reports (takes a few minutes), or do what an option says."""
 
 import argparse
 
@@ -9,11 +9,11 @@ from shardlab.terminal import fit_output
 
 parser = argparse.ArgumentParser(prog="python -m shardlab.costs.validation", description=__doc__)
 instead = parser.add_mutually_exclusive_group()
-instead.add_argument("--fit", action="store_true", help="print the constants, fitted on all published runs")
+instead.add_argument("--fit", action="store_true", help="print the constants fitted on all published runs")
 instead.add_argument(
     "--residuals",
     action="store_true",
-    help="write data/held_out_residuals.csv, from which prediction intervals are made, after a change of the model",
+    help="write data/held_out_residuals.csv, the input of prediction intervals; needed after changing the model",
 )
 chosen = parser.parse_args()
 fit_output()

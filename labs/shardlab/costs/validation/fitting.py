@@ -1,7 +1,7 @@
-"""The constants of the time model from published runs: a fit that no single source and no outlier can pull far.
+"""Fit the constants of the time model to published runs, limiting the influence of any single source or outlier.
 
-Every family weighs the same, a row's error counts by its size and not by its square, and each constant is drawn to its
-guess, so that runs which cannot tell it leave it there.
+Every family has the same weight, a row's error counts by its size instead of its square, and each constant is pulled
+toward its guess, so that it stays there if the runs do not determine it.
 """
 
 from collections import Counter
@@ -17,24 +17,24 @@ from shardlab.costs.validation.published import Run
 
 GUESSED = Efficiency()
 NAMES = [field.name for field in fields(Efficiency)]
-SOFT = 0.03  # errors below it count by their square: no source prints its times more exactly
-PULL = 0.5  # a constant a factor of e from its guess costs as much as half a family that is wrong by a factor of e
+SOFT = 0.03  # smaller errors count by their square: no source reports times more precisely
+PULL = 0.5  # a constant off its guess by a factor of e costs as much as half a family that is off by e
 SLOPE = 0.03
 ROUNDS = 5
 
 
 def predict(run: Run, efficiency: Efficiency = FITTED) -> float:
-    """Seconds of a step; reads nothing that was reported."""
+    """Seconds of a step; does not read reported results."""
     return step_seconds(run.model, run.layout, run.setup(efficiency)).total
 
 
 def fit(runs: Sequence[Run], rounds: int = ROUNDS) -> Efficiency:
-    """Constants with the least loss on these runs, by Gauss-Newton on the logarithms, reweighted for absolute errors.
+    """Constants with the smallest loss on these runs: Gauss-Newton on the logarithms, reweighted for absolute errors.
 
-    Raises ValueError when there is no run with a step time.
+    Raises ValueError if there is no run with a step time.
     """
     if not runs or not all(run.step_seconds for run in runs):
-        raise ValueError(f"{len(runs)} runs cannot be fitted: give one or more, each with a step time")
+        raise ValueError(f"{len(runs)} runs are not enough for a fit: give one or more, each with a step time")
     rows = Counter(run.family for run in runs)
     weights = np.array([1 / rows[run.family] for run in runs])
     measured = np.log([run.step_seconds or 0.0 for run in runs])
@@ -86,5 +86,5 @@ def _slopes(run: Run, efficiency: Efficiency) -> tuple[float, ...]:
 
 @cache
 def _slopes_at_guess(run: Run) -> tuple[float, ...]:
-    """Every fit starts here, whichever family it leaves out."""
+    """The slopes at the guess, where every fit starts, whichever family it leaves out."""
     return _slopes(run, GUESSED)

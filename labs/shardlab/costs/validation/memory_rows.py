@@ -1,4 +1,4 @@
-"""What the memory of a published run is a measurement of: which framework, which bytes, whose, in which unit."""
+"""How to read a published run's memory number: which framework, which bytes, on which rank, in which unit."""
 
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ GB, GIB = 1e9, 2.0**30
 
 @dataclass(frozen=True)
 class Reported:
-    """How a source counts memory. unit: bytes of its "GB"; first_stage: rank 0's alone, not the fullest's."""
+    """How a source counts memory. unit: bytes of its "GB"; first_stage: rank 0's memory, not the fullest rank's."""
 
     framework: Framework = MEGATRON
     counted: Counted = "allocated"
@@ -29,10 +29,10 @@ class Reported:
 
 
 def reported_by(row: dict[str, str]) -> Reported:
-    """What a row's source says; max allocated bytes in GB where it says nothing.
+    """How a row's source counts; max allocated bytes in GB if it does not say.
 
-    torchtitan prints max reserved in GiB, BLOOM's authors read nvidia-smi, which counts MiB. nanotron's rank 0 writes
-    its own max allocated and max reserved, over 1024^3, and its figure does not say which it shows.
+    torchtitan prints max reserved in GiB. BLOOM's authors read nvidia-smi, which counts MiB. nanotron's rank 0 writes
+    its own max allocated and max reserved, divided by 1024^3, and its figure does not say which one it shows.
     """
     source, note = row.get("source") or "", row.get("note") or ""
     if "torchtitan" in source:
@@ -46,9 +46,9 @@ def reported_by(row: dict[str, str]) -> Reported:
 
 
 def first_stage_of_nanotron(model: Transformer, layout: Layout) -> Transformer:
-    """A model of as many layers on each stage as nanotron gives its first: it fills a stage until it is over its share.
+    """A model with as many layers on each stage as nanotron's first stage, which it fills until it exceeds its share.
 
-    Costs are weights: a layer's and the output layer's, Vh (models/llama.py, get_block_compute_costs).
+    Costs are numbers of weights: a layer's and the output layer's, Vh (models/llama.py, get_block_compute_costs).
     """
     layer = attention_matrix_parameters(model) + mlp_matrix_parameters(model, model.ffn)
     shares = model.layers + model.vocab * model.hidden / layer
@@ -63,7 +63,7 @@ def reported_bytes(
     gradient_bytes: float,
     fragments: float = FRAGMENTS,
 ) -> float:
-    """Bytes that a source would have reported of this run."""
+    """The bytes that a source would have reported for this run."""
     kinds = {"gradient_bytes": gradient_bytes, "framework": reported.framework}
     if reported.first_stage:
         held = memory_of_stage(first_stage_of_nanotron(model, layout), layout, 0, **kinds)

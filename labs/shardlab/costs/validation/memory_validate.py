@@ -1,6 +1,6 @@
-"""How wrong the model of memory is on published runs: `python -m shardlab.costs.validation.memory_validate`.
+"""Errors of the memory model on published runs: `python -m shardlab.costs.validation.memory_validate`.
 
-One constant is fitted, the share that the caching allocator loses to fragments; never on the source that it predicts.
+One constant is fitted, the share lost to fragmentation in the caching allocator, never on the source that it predicts.
 """
 
 import statistics
@@ -14,7 +14,7 @@ ERRORS = dict[str, list[float]]  # family: predicted / measured - 1
 
 
 def memory_runs() -> list[Run]:
-    """The runs with a memory, without those whose source has a mark of an outlier or of a misprint."""
+    """The runs with a memory number, except those that their source marks as outliers or misprints."""
     return [run for run in read_runs() if run.memory_bytes and not run.flagged]
 
 
@@ -23,9 +23,9 @@ def predicted(run: Run, fragments: float) -> float:
 
 
 def fit_fragments(runs: Sequence[Run]) -> float:
-    """The share of allocated bytes that meets these runs best: the mean over families of each's median.
+    """The fragmentation share that fits these runs best: the mean over families of each family's median.
 
-    Runs whose source counts allocated bytes say nothing of it.
+    Runs whose source counts allocated bytes are ignored because they contain no fragmentation.
     """
     lost: ERRORS = {}
     for run in runs:
@@ -36,7 +36,7 @@ def fit_fragments(runs: Sequence[Run]) -> float:
 
 
 def memory_errors(runs: Sequence[Run], fragments_of: Callable[[str], float]) -> ERRORS:
-    """Signed errors by family; fragments_of: the constant by which a family is predicted."""
+    """Signed errors by family; fragments_of: the constant used to predict a family."""
     errors: ERRORS = {}
     for run in runs:
         if run.memory_bytes:
@@ -46,14 +46,14 @@ def memory_errors(runs: Sequence[Run], fragments_of: Callable[[str], float]) -> 
 
 
 def held_out_errors(runs: Sequence[Run]) -> ERRORS:
-    """Each family predicted with the constant of all the others."""
+    """Each family predicted with the constant of all others."""
     families = {run.family for run in runs}
     fragments = {one: fit_fragments([run for run in runs if run.family != one]) for one in families}
     return memory_errors(runs, lambda family: fragments[family])
 
 
 def table(runs: Sequence[Run]) -> str:
-    """A row a family: what its source counts, runs, mean absolute and signed error, the worst, the bar."""
+    """One row per family: what its source counts, runs, mean absolute and signed error, the worst error, the bar."""
     counted = {run.family: run.reported.counted for run in runs}
     lines = [f"{'memory':10}{'counted':>11}{'rows':>6}{'error':>8}{'bias':>8}{'worst':>8}{'bar':>6}"]
     for family, errors in held_out_errors(runs).items():
@@ -65,4 +65,4 @@ def table(runs: Sequence[Run]) -> str:
 
 if __name__ == "__main__":
     print(table(memory_runs()))
-    print(f"fragments, fitted on all: {fit_fragments(memory_runs()):.3f} of the allocated bytes")
+    print(f"fragmentation, fitted on all: {fit_fragments(memory_runs()):.3f} of the allocated bytes")

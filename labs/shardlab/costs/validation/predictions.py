@@ -1,4 +1,4 @@
-"""Predictions beside the rows of a table of runs, with the reason where there is none."""
+"""Add predictions to a table of runs, or the reason why there is none."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from shardlab.costs.validation.memory_rows import reported_bytes
 from shardlab.costs.validation.published import Run, run_of
 
 ADDED = ("predicted_step_s", "predicted_step_low_s", "predicted_step_high_s", "predicted_mem_GB", "not_predicted")
-NO_ANSWER = ("",) * (len(ADDED) - 1)  # beside the reason why
+NO_ANSWER = ("",) * (len(ADDED) - 1)  # placed before the reason
 REPORTED = ("reported_tflops_per_gpu", "reported_step_s", "reported_mfu", "reported_hfu", "reported_mem_GB")
 DERIVED = ("tok_s_gpu", "step_s_derived", "flag")
 
@@ -23,9 +23,9 @@ def predict_memory(run: Run) -> float:
 
 
 def predicted_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """The same rows with ADDED columns; what a source reported is taken out before anything is predicted.
+    """The same rows with ADDED columns. Reported results are removed before anything is predicted.
 
-    The step time stands beside the bounds of its 90% interval.
+    The step time comes with the bounds of its 90% interval.
     """
     done = []
     for row in rows:
@@ -36,7 +36,7 @@ def predicted_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
             times = [f"{one:.4f}" for one in (seconds, *step_interval(seconds))]
             answers = (*times, f"{predict_memory(run) / run.reported.unit:.2f}", "")
         except KeyError as error:
-            answers = (*NO_ANSWER, f"there is no column {error.args[0]}")
+            answers = (*NO_ANSWER, f"missing column {error.args[0]}")
         except (ValueError, ArithmeticError) as error:
             answers = (*NO_ANSWER, str(error))
         done.append(row | dict(zip(ADDED, answers, strict=True)))

@@ -1,4 +1,4 @@
-"""Published training runs, read from a CSV file: what was run, and what was reported. Columns: data/README.md."""
+"""Published training runs from a CSV file: what was run and what was reported. For the columns see data/README.md."""
 
 import csv
 import re
@@ -29,21 +29,21 @@ GPUS = {
     "B300-SXM": "b300",
     "GB300": "gb300",
 }
-# Gb/s of network for each GPU where the source names another than the usual one: four 100 Gb/s cards, and 800, a server
+# Network Gb/s per GPU if the source states an unusual one: four 100 Gb/s cards, and 800, per server
 NETWORK_GBIT = {"BLOOM": 50, "VTRAIN": 100}
-# what the columns cannot say, by how a model's name begins: heads wider than h/a, and layers without experts
+# facts that no column contains, by prefix of the model's name: heads wider than h/a, and layers without experts
 HEAD_DIM = {"qwen3": 128, "gpt oss": 64}
 DENSE_LAYERS = {"deepseekv3": (3, 18432), "deepseekv2": (1, 12288)}
-# programs whose documentation names PyTorch's own attention or FlashAttention-2, on whatever GPU
+# programs whose documentation names PyTorch's own attention or FlashAttention-2, on any GPU
 FLASH2 = ("torchtitan", "llm-foundry", "nanotron", "picotron", "fsdp", "deterministic")
 UNFUSED_LOSS = ("llm-foundry", "nanotron", "eager")
-# programs that sum gradients in a kernel apart, as all did before the layer that came with sequence parallelism
+# programs that sum gradients in a separate kernel, as all did before the layer that came with sequence parallelism
 APART, FUSES_GRADIENTS = ("nanotron", "no grad-accum fusion"), ("2205.05198",)
-# tensor-parallel collectives in pieces behind the products: stated by the row, or the default of the program
+# tensor-parallel collectives in pieces that overlap with matmuls: stated by the row, or the program's default
 TENSOR_OVERLAP = ("tp-comm-overlap on", "asynctp", "nemo")
-# all-reduce gradients in fp32 whole where optimizer state is sharded
+# all-reduce whole gradients in fp32 although optimizer states are sharded
 WHOLE_GRADIENTS = ("nanotron", "bigscience")
-# "320 GPUs, async: always hangs": hence CUDA_LAUNCH_BLOCKING=1 (bigscience, chronicles-prequel.md; the .slurm file)
+# "320 GPUs, async: always hangs", so CUDA_LAUNCH_BLOCKING=1 (bigscience, chronicles-prequel.md; the .slurm file)
 LAUNCHES_BLOCK = ("bigscience",)
 Value = TypeVar("Value")
 EXPERTS = re.compile(r"(\d+) expert \((\d+) top(\d+)(?:\+(\d+)s)?\)")
@@ -51,7 +51,7 @@ EXPERTS = re.compile(r"(\d+) expert \((\d+) top(\d+)(?:\+(\d+)s)?\)")
 
 @dataclass(frozen=True)
 class Run:
-    """One published run; reported numbers are None where the source gives none."""
+    """One published run. Reported numbers are None if the source does not give them."""
 
     id: str
     family: str
@@ -67,7 +67,7 @@ class Run:
     flagged: bool
 
     def setup(self, efficiency: Efficiency = FITTED) -> Setup:
-        """What it ran on; nothing of what was reported."""
+        """The run's setup, without reported results."""
         return Setup(self.gpu, efficiency, self.fp8, self.gradient_bytes, self.software)
 
 
@@ -77,7 +77,7 @@ def read_rows(path: Path = RUNS) -> list[dict[str, str]]:
 
 
 def read_runs(path: Path = RUNS) -> Iterator[Run]:
-    """The rows that can be understood; the others are left out (`run_of` says why)."""
+    """The rows that can be parsed; the others are skipped (`run_of` gives the reason)."""
     for row in read_rows(path):
         try:
             yield run_of(row)
@@ -86,7 +86,7 @@ def read_runs(path: Path = RUNS) -> Iterator[Run]:
 
 
 def run_of(row: dict[str, str]) -> Run:
-    """A row as a run. Raises ValueError with the reason for a row that cannot be one, KeyError for a missing column."""
+    """A row as a run. Raises ValueError with the reason for an invalid row, KeyError for a missing column."""
     family = row["id"].split("-")[0]
     family = "MEG21" if family == "MEG" else family
     gpu = gpu_of(row["gpu"])
@@ -115,19 +115,19 @@ def run_of(row: dict[str, str]) -> Run:
 
 
 def gpu_of(name: str) -> Accelerator:
-    """The accelerator that a source calls so: by its whole name, or by the first word that is known.
+    """The accelerator with this name in a source: by the full name, or by the first known word in it.
 
     Raises ValueError that lists the names.
     """
     words = [GPUS.get(name, ""), *re.split(r"[^a-z0-9]+", name.lower())]
     known = next((word for word in words if word in ACCELERATORS), None)
     if known is None:
-        raise ValueError(f"GPU {name!r} is unknown: {instead(name, GPUS)}")
+        raise ValueError(f"unknown GPU {name!r}: {instead(name, GPUS)}")
     return ACCELERATORS[known]
 
 
 def model_of(row: dict[str, str]) -> Transformer:
-    """The model of a row: gated without biases, but for GPT and MPT; unfused attention only in GPT on A100."""
+    """The model of a row: gated without biases, except GPT and MPT. Only GPT on A100 has unfused attention."""
     arch, ffn = row["arch"], row["ffn"]
     is_gpt, is_mpt = arch.startswith("gpt"), arch.startswith("mpt")
     sizes = {name: _whole(row, name) for name in ("layers", "hidden", "heads", "kv_heads", "vocab")}
@@ -137,7 +137,7 @@ def model_of(row: dict[str, str]) -> Transformer:
         experts = dict(experts=number, active_experts=active, expert_ffn=width, shared_experts=shared)
     dense, dense_ffn = _of_model(row, DENSE_LAYERS, (0, 0)) if experts else (0, 0)
     if _names(row, ("truncated",)):
-        dense = min(dense, 1)  # as SimuMax's page says of its DeepSeek-V3 of 4 layers
+        dense = min(dense, 1)  # according to SimuMax's page on its DeepSeek-V3 with 4 layers
     return Transformer(
         row["model"],
         **sizes,
@@ -157,10 +157,10 @@ def model_of(row: dict[str, str]) -> Transformer:
 
 
 def layout_of(row: dict[str, str]) -> Layout:
-    """The layout of a row. Where it is not stated: one sequence per microbatch, no recomputation, chunks of two layers.
+    """The layout of a row. Unless stated: one sequence per microbatch, no recomputation, chunks of two layers.
 
-    Communication hides behind the backward but for Megatron of 2021 and 2022, where whole gradients of sharded states
-    are reduced after it, and where the row says that it does not.
+    Communication overlaps with the backward except in Megatron of 2021 and 2022, where whole gradients of sharded
+    states are reduced after it, and where the row says otherwise.
     """
     tp, pp, virtual = (_whole(row, name) for name in ("tp", "pp", "virtual_pp"))
     if virtual == 1 and row["schedule"].startswith("interleaved"):
@@ -186,7 +186,7 @@ def layout_of(row: dict[str, str]) -> Layout:
 
 
 def software_of(row: dict[str, str], layout: Layout) -> Software:
-    """What the row's source says of its program; where it says nothing, current Megatron's."""
+    """The program according to the row's source; current Megatron's settings if it does not say."""
     return Software(
         newest_attention=not _names(row, FLASH2),
         fused=not _names(row, ("eager",)),
@@ -203,7 +203,7 @@ def software_of(row: dict[str, str], layout: Layout) -> Software:
 
 
 def _of_model(row: dict[str, str], known: dict[str, Value], otherwise: Value) -> Value:
-    """What is known of models whose names begin so."""
+    """The known value for models whose name starts with one of these prefixes."""
     name = row["model"].lower().replace("_", " ")
     return next((value for start, value in known.items() if name.startswith(start)), otherwise)
 
@@ -214,7 +214,7 @@ def _is_old(row: dict[str, str]) -> bool:
 
 
 def _reduces_whole(row: dict[str, str]) -> bool:
-    """nanotron with ZeRO-1 and gradients in fp32, which then makes no DDP; DeepSpeed's BF16 optimizer (BLOOM)."""
+    """nanotron with ZeRO-1 and fp32 gradients, which then does not use DDP; DeepSpeed's BF16 optimizer (BLOOM)."""
     in_fp32 = row["zero_stage"] == "1" and "fp32 grad" in row["precision"]
     return in_fp32 and _names(row, WHOLE_GRADIENTS)
 
@@ -225,16 +225,16 @@ def _names(row: dict[str, str], words: Iterable[str]) -> bool:
 
 
 def _microbatch(row: dict[str, str]) -> int:
-    """A rank's whole batch where no pipeline cuts it; as many as stages in torchtitan; else one sequence each."""
+    """A rank's whole batch without a pipeline; in torchtitan one microbatch per stage; otherwise one sequence each."""
     pp = _whole(row, "pp")
     pieces = pp if pp == 1 or "torchtitan" in row["source"] else 0
     return max(1, _whole(row, "global_batch") // (_whole(row, "dp") * pieces)) if pieces else 1
 
 
 def _chunks(layers: int, pp: int) -> int:
-    """Chunks of two layers; of one where the first and the last stage have one layer less, as in Llama 3 405B.
+    """Chunks of two layers, or of one if the first and last stage have one layer less, as in Llama 3 405B.
 
-    Its first chunk holds the embedding alone, its last one the output (arXiv 2407.21783, section 3.3.2).
+    Its first chunk holds only the embedding, its last only the output layer (arXiv 2407.21783, section 3.3.2).
     """
     return max(1, layers // pp if (layers + 2) % pp == 0 else layers // (2 * pp))
 
@@ -245,4 +245,4 @@ def _whole(row: dict[str, str], name: str, unstated: int | None = None) -> int:
     try:
         return int(float(row[name]))
     except (ValueError, OverflowError):
-        raise ValueError(f"{name} = {row[name]!r} is not a number: give a whole one") from None
+        raise ValueError(f"{name} = {row[name]!r} is not a number: give a whole number") from None

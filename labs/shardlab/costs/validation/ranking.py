@@ -1,4 +1,4 @@
-"""Whether predictions choose well: of the layouts of one model on one cluster, is the one predicted fastest fast?"""
+"""Whether predictions choose well: is the layout predicted to be fastest, among those measured, really fast?"""
 
 import random
 import statistics
@@ -12,9 +12,9 @@ DRAWS = 10_000
 
 
 def same_choice(runs: Sequence[Run], at_least: int = 3) -> list[list[Run]]:
-    """Runs that differ in their layout only: one family, model, batch, GPU and number of them; groups of 3 or more.
+    """Groups of 3 or more runs that differ only in layout: same family, model, batch, GPU and number of GPUs.
 
-    A layout that was run several times is there once, with the mean of its times.
+    A layout that was run several times appears once, with its mean time.
     """
     groups: dict[object, dict[Layout, list[Run]]] = {}
     for run in runs:
@@ -28,7 +28,7 @@ def _mean(runs: Sequence[Run]) -> Run:
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's rho, ties with their mean rank; 0 where all of one are equal. Raises ValueError for fewer than 2."""
+    """Spearman's rho; ties get their mean rank; 0 if all of one are equal. Raises ValueError for fewer than 2."""
     if len(first) != len(second) or len(first) < 2:
         raise ValueError(f"{len(first)} and {len(second)} numbers have no rank correlation: give 2 or more of each")
     a, b = _ranks(first), _ranks(second)
@@ -38,22 +38,22 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def regret(measured: Sequence[float], predicted: Sequence[float]) -> float:
-    """How much slower than the fastest the run is that was predicted to be: 0 is the right choice."""
+    """How much slower than the fastest run is the one predicted to be fastest; 0 is the right choice."""
     chosen = min(range(len(predicted)), key=predicted.__getitem__)
     return measured[chosen] / min(measured) - 1
 
 
 def choices(runs: Sequence[Run], predict: Callable[[Run], float]) -> tuple[float, float, int]:
-    """Mean rank correlation, mean regret, number of groups. Raises ValueError when no group is large enough."""
+    """Mean rank correlation, mean regret, number of groups. Raises ValueError if no group is large enough."""
     correlations, regrets = zip(*choices_by_group(runs, predict), strict=True)
     return statistics.mean(correlations), statistics.mean(regrets), len(correlations)
 
 
 def choices_by_group(runs: Sequence[Run], predict: Callable[[Run], float]) -> list[tuple[float, float]]:
-    """Rank correlation and regret of each group. Raises ValueError when no group is large enough."""
+    """Rank correlation and regret of each group. Raises ValueError if no group is large enough."""
     groups = same_choice(runs)
     if not groups:
-        raise ValueError(f"no 3 of these {len(runs)} runs differ in their layout only: give more runs")
+        raise ValueError(f"no 3 of these {len(runs)} runs differ only in their layout: give more runs")
     found = []
     for group in groups:
         measured, predicted = [run.step_seconds or 0.0 for run in group], [predict(run) for run in group]
@@ -62,12 +62,12 @@ def choices_by_group(runs: Sequence[Run], predict: Callable[[Run], float]) -> li
 
 
 def bootstrap_interval(values: Sequence[float], coverage: float = 0.9, seed: int = 0) -> tuple[float, float]:
-    """Between which the mean of these values lies in that share of draws of as many, with replacement (Efron, 1979).
+    """The interval that contains the mean in this share of bootstrap samples, drawn with replacement (Efron, 1979).
 
     The same seed gives the same interval. Raises ValueError for no values.
     """
     if not values:
-        raise ValueError("no values have no mean: give one or more")
+        raise ValueError("cannot take the mean of no values: give one or more")
     draw = random.Random(seed)
     means = sorted(statistics.fmean(draw.choices(values, k=len(values))) for _ in range(DRAWS))
     beyond = (1 - coverage) / 2
@@ -75,5 +75,5 @@ def bootstrap_interval(values: Sequence[float], coverage: float = 0.9, seed: int
 
 
 def _ranks(numbers: Sequence[float]) -> list[float]:
-    """Place of each number, ascending; equal ones share their mean place."""
+    """Rank of each number in ascending order; equal numbers share their mean rank."""
     return [sum(other < one for other in numbers) + (numbers.count(one) - 1) / 2 for one in list(numbers)]

@@ -1,4 +1,4 @@
-"""The residuals that prediction intervals are made from: every run predicted by constants that have not seen it."""
+"""The residuals behind prediction intervals: every run is predicted with constants fitted without its source."""
 
 import csv
 import math
@@ -12,7 +12,7 @@ Predict = Callable[[Run], float]
 
 
 def residual(run: Run, predicted: Predict) -> float:
-    """ln(measured / predicted), to four digits: positive where the prediction is too fast."""
+    """ln(measured / predicted) to four digits; positive if the prediction is too fast."""
     assert run.step_seconds
     return round(math.log(run.step_seconds / predicted(run)), 4)
 
@@ -26,7 +26,7 @@ def residuals_of(runs: Sequence[Run], predicted: Predict) -> Residuals:
 
 
 def write_residuals(runs: Sequence[Run], predicted: Predict, path: Path = RESIDUALS) -> None:
-    """Write what `uncertainty.held_out_residuals` reads."""
+    """Write the file that `uncertainty.held_out_residuals` reads."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)

@@ -1,8 +1,8 @@
-"""How wrong the time model is on published runs: `python -m shardlab.costs.validation`, `--fit` for the constants.
+"""Errors of the time model on published runs: `python -m shardlab.costs.validation`, `--fit` for the constants.
 
-No family's error is computed with constants that saw it: each source in turn is left out, the constants are fitted on
-the others, and the source is predicted. The formulas were written with all sources at hand: what is not seen are the
-constants. Beside it the simplest rival by the same rules: one hardware-FLOP utilisation for each generation and
+No family's error uses constants fitted on it: each source in turn is left out, the constants are fitted on the others,
+and the source is predicted. The formulas were written with all sources at hand, so only the constants are unseen. For
+comparison there is the simplest baseline under the same rules: one hardware-FLOP utilization for each generation and
 precision.
 """
 
@@ -36,7 +36,7 @@ BARS: dict[str, float | tuple[float, float]] = {
     REGRET: 0.04,
     COVERED: (COVERAGE - 0.05, COVERAGE + 0.05),
 }
-PLAIN = (RANK, FACTOR)  # no shares
+PLAIN = (RANK, FACTOR)  # plain numbers, not shares
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Errors:
 
     @property
     def macro(self) -> float:
-        """The mean over families of each family's mean absolute error: a source with many rows weighs as any other."""
+        """The mean over families of each family's mean absolute error, so that every source has the same weight."""
         return statistics.mean(statistics.mean(map(abs, errors)) for errors in self.by_family.values())
 
     @property
@@ -63,7 +63,7 @@ class Errors:
 
 
 def measured_runs() -> list[Run]:
-    """The runs with a step time, without those whose source has a mark of an outlier or of a misprint."""
+    """The runs with a step time, except those that their source marks as outliers or misprints."""
     return [run for run in read_runs() if run.step_seconds and not run.flagged]
 
 
@@ -76,7 +76,7 @@ def errors_of(runs: Sequence[Run], predicted: Predict) -> Errors:
 
 
 def constant_utilisation(runs: Sequence[Run]) -> Predict:
-    """The rival: the median hardware-FLOP utilisation of these runs, by generation and precision."""
+    """The baseline: the median hardware-FLOP utilization of these runs, by generation and precision."""
 
     def hardware_seconds(run: Run) -> float:
         flops = hardware_flops_per_token(run.model, run.layout.recompute, causal=run.model.flash)
@@ -100,7 +100,7 @@ def constant_utilisation(runs: Sequence[Run]) -> Predict:
 
 
 def held_out(runs: Sequence[Run], fitted: Callable[[Sequence[Run]], Predict]) -> Predict:
-    """Predicts the runs of each family with constants of all the others."""
+    """Predicts the runs of each family with constants fitted on all the others."""
     seconds: dict[str, float] = {}
     for family in {run.family for run in runs}:
         predicted = fitted([run for run in runs if run.family != family])
@@ -114,8 +114,8 @@ def fitted_model(runs: Sequence[Run]) -> Predict:
 
 
 def table(ours: Errors, rival: Errors) -> str:
-    """A row a family: runs, mean absolute and signed error, the rival's; then both averages."""
-    lines = [f"{'family':10} {'runs':>4} {'error':>7} {'bias':>7} {'constant utilisation':>21}"]
+    """One row per family: runs, mean absolute and signed error, the baseline's error; then both averages."""
+    lines = [f"{'family':10} {'runs':>4} {'error':>7} {'bias':>7} {'constant utilization':>21}"]
     for family, errors in ours.by_family.items():
         mean, bias = statistics.mean(map(abs, errors)), statistics.mean(errors)
         other = statistics.mean(map(abs, rival.by_family[family]))
@@ -128,7 +128,7 @@ def table(ours: Errors, rival: Errors) -> str:
 
 
 def measures(runs: Sequence[Run], predicted: Predict) -> dict[str, float]:
-    """The figures that have a bar, and the others that are printed beside them, by name."""
+    """The figures that have a bar, and others printed with them, by name."""
     errors = {name: errors_of([run for run in runs if kept(run)], predicted).macro for name, kept in SUBSETS.items()}
     correlation, lost, _ = choices(runs, predicted)
     residuals = residuals_of(runs, predicted)
@@ -137,8 +137,8 @@ def measures(runs: Sequence[Run], predicted: Predict) -> dict[str, float]:
 
 
 def summary(ours: dict[str, float], rival: dict[str, float]) -> str:
-    """A row a figure: ours, the rival's, the bar, and whether it is missed."""
-    lines = [f"{'':50} {'ours':>6} {'constant utilisation':>21} {'bar':>6}"]
+    """One row per figure: ours, the baseline's, the bar, and whether it is missed."""
+    lines = [f"{'':50} {'ours':>6} {'constant utilization':>21} {'bar':>6}"]
     for name, value in ours.items():
         shown = [f"{one:.2f}" if name in PLAIN else f"{one:.1%}" for one in (value, rival[name])]
         bar, missed = _against_bar(name, value)
@@ -147,7 +147,7 @@ def summary(ours: dict[str, float], rival: dict[str, float]) -> str:
 
 
 def _against_bar(name: str, value: float) -> tuple[str, bool]:
-    """The bar of a figure in words, and whether the figure misses it."""
+    """The bar of a figure as text, and whether the figure misses it."""
     bar = BARS.get(name)
     if bar is None:
         return "", False
@@ -157,7 +157,7 @@ def _against_bar(name: str, value: float) -> tuple[str, bool]:
 
 
 def uncertain_rank(runs: Sequence[Run], predicted: Predict) -> str:
-    """The rank correlation with the interval in which it lies when groups are drawn anew."""
+    """The rank correlation with its interval from a bootstrap over groups."""
     correlations = [correlation for correlation, _ in choices_by_group(runs, predicted)]
     low, high = bootstrap_interval(correlations)
     mean = statistics.mean(correlations)
@@ -165,16 +165,16 @@ def uncertain_rank(runs: Sequence[Run], predicted: Predict) -> str:
 
 
 def report() -> str:
-    """Step times, choices between layouts, intervals, memory: each beside what it is compared with."""
+    """Step times, choices between layouts, intervals and memory, each with its baseline or bar."""
     runs = measured_runs()
     ours, rival = held_out(runs, fitted_model), held_out(runs, constant_utilisation)
     groups, errors = choices(runs, ours)[2], errors_of(runs, ours)
     return "\n".join(
         [
-            f"{len(runs)} published runs of {len(errors.by_family)} sources, constants not seen: those that predict a "
-            f"source were fitted without it.\n",
+            f"{len(runs)} published runs from {len(errors.by_family)} sources. Each source is predicted with constants "
+            "fitted without it.\n",
             table(errors, errors_of(runs, rival)),
-            f"\nMacro averages over families; {groups} groups of runs that differ in their layout only",
+            f"\nMacro averages over families; {groups} groups of runs that differ only in their layout",
             summary(measures(runs, ours), measures(runs, rival)),
             uncertain_rank(runs, ours),
             "",

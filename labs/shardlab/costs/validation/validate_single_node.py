@@ -1,9 +1,9 @@
-"""How wrong the time model is on one server: `python -m shardlab.costs.validation.validate_single_node`.
+"""Errors of the time model on one server: `python -m shardlab.costs.validation.validate_single_node`.
 
-861 steps of small GPTs on 2, 4 and 8 A100, measured with Megatron-DeepSpeed for vTrain (arXiv 2312.12391; VIA-Research/
-vTrain, data/ground_truth_single.csv). No constant is fitted on them, but for the launch of a layer's kernels, which
-`efficiency.LAUNCH_SECONDS` takes from the fastest. Beside each error that of the simplest rival: one hardware-FLOP
-utilisation, the median of all rows of the other families.
+861 steps of small GPTs on 2, 4 and 8 A100s, measured with Megatron-DeepSpeed for vTrain (arXiv 2312.12391;
+VIA-Research/vTrain, data/ground_truth_single.csv). No constant is fitted on them, except the launch time of a layer's
+kernels, which `efficiency.LAUNCH_SECONDS` takes from the fastest. The simplest baseline is shown as well: one
+hardware-FLOP utilization, the median over all rows of the other families.
 """
 
 import csv
@@ -41,7 +41,7 @@ COLUMNS = {
     "dp": "data parallelism",
     "pp": "pipeline parallelism",
 }
-# as the same source's runs on many servers, which the table of published runs has
+# the same as in this source's multi-server runs, which are in the table of published runs
 PROGRAM = {
     "source": "VIA-Research/vTrain data/ground_truth_single.csv",
     "note": "Megatron-DeepSpeed measured; activation checkpointing on; no grad bucketing",
@@ -62,7 +62,7 @@ PROGRAM = {
 
 
 def read_steps(path: Path = STEPS) -> list[Run]:
-    """All rows as runs; a family is which axes cut the model. Raises ValueError for a row that cannot be one."""
+    """All rows as runs; a family is the set of axes that split the model. Raises ValueError for an invalid row."""
     with path.open(newline="") as file:
         return [_run(number, row) for number, row in enumerate(csv.DictReader(file))]
 
@@ -84,25 +84,25 @@ def _run(number: int, row: dict[str, str]) -> Run:
 
 
 def report(runs: Sequence[Run]) -> str:
-    """As the report on published runs: a row for each way to cut a model, the rival beside, choices, the same bars."""
+    """Like the report on published runs: a row per way to split a model, the baseline, choices and the same bars."""
     rival = held_out(runs, constant_utilisation)
     ours, theirs = errors_of(runs, predict_seconds), errors_of(runs, rival)
     of_choices, theirs_of_choices = _of_choices(runs, predict_seconds), _of_choices(runs, rival)
     return "\n".join(
         [
-            f"{len(runs)} runs on one server of A100, by the axes that cut the model; no constant is fitted on them,\n"
-            "but the launch of a layer's kernels.\n",
+            f"{len(runs)} runs on one server of A100s, by the axes that split the model. No constant is fitted on\n"
+            "them except the launch time of a layer's kernels.\n",
             table(Errors(dict(sorted(ours.by_family.items()))), theirs),
-            f"\n{choices(runs, predict_seconds)[2]} groups of runs that differ in their layout only",
+            f"\n{choices(runs, predict_seconds)[2]} groups of runs that differ only in their layout",
             summary(of_choices, theirs_of_choices),
             uncertain_rank(runs, predict_seconds),
-            f"{covered(runs):.1%} of the runs lie in the {COVERAGE:.0%} interval, made from the published runs",
+            f"{covered(runs):.1%} of the runs are in the {COVERAGE:.0%} interval computed from the published runs",
         ]
     )
 
 
 def covered(runs: Sequence[Run], coverage: float = COVERAGE) -> float:
-    """The share of these runs whose time lies in the interval of its prediction."""
+    """The share of these runs whose time is in the interval of its prediction."""
 
     def inside(run: Run) -> bool:
         low, high = step_interval(predict_seconds(run), coverage)

@@ -28,7 +28,7 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
     "dualpipe-v": dualpipe_v,
 }
 
-NAMES = {  # as their papers write them
+NAMES = {  # as written in their papers
     "gpipe": "GPipe",
     "1f1b": "1F1B",
     "interleaved": "Interleaved 1F1B",

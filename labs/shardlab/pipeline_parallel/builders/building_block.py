@@ -1,4 +1,4 @@
-"""Schedules that repeat one building block: a microbatch on its way through the V, laid out every six ticks.
+"""Schedules that repeat one building block, the path of a microbatch through the V, every six ticks.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, arXiv 2405.15362, section 3.
 """
@@ -11,14 +11,15 @@ from shardlab.pipeline_parallel.simulation import simulate
 
 PERIOD = 6  # ticks: F, I and W of two chunks
 
-Lane = dict[int, Action]  # tick -> what a rank does in it
+Lane = dict[int, Action]  # tick -> the rank's action
 Block = list[tuple[int, Kind, int]]  # the passes of one microbatch on one rank: tick, kind, stage
 
 
 def repeated(block: Callable[[int, int], Block], num_ranks: int, num_microbatches: int) -> Schedule:
-    """The block of (rank, num_ranks) for every microbatch, both ends of the step pulled together, W where ranks wait.
+    """Repeat the block of (rank, num_ranks) for every microbatch, compress both ends, and put W where ranks wait.
 
-    No rank holds more than the steady state does. At the end a pass may take the place of a W or not: the shorter step.
+    No rank holds more than in the steady state. At the end of the step, passes may or may not displace a W; this takes
+    the shorter of the two steps.
     """
     lanes = [with_weights(lay_out(block(rank, num_ranks), num_microbatches)) for rank in range(num_ranks)]
     bound = max(max(held_at(lane)) for lane in lanes)
@@ -31,7 +32,7 @@ def repeated(block: Callable[[int, int], Block], num_ranks: int, num_microbatche
 
 
 def lay_out(block: Block, num_microbatches: int) -> Lane:
-    """One rank's lane: its passes (tick, kind, stage) of a microbatch, again for the next one a period later."""
+    """One rank's lane: the passes (tick, kind, stage) of a microbatch, repeated a period later for each next one."""
     return {
         tick + PERIOD * microbatch: Action(kind, stage, microbatch)
         for microbatch in range(num_microbatches)
@@ -58,7 +59,7 @@ def with_weights(lane: Lane) -> Lane:
 
 
 def held_at(lane: Lane) -> list[int]:
-    """How many activations the lane holds as each tick begins, until W, from the first tick to the end."""
+    """How many activations (held until W) the lane holds at the beginning of each tick, from the first to the end."""
     held = [0]
     for tick in range(max(lane) + 1):
         action = lane.get(tick)
@@ -70,8 +71,8 @@ def held_at(lane: Lane) -> list[int]:
 def pull_forward(lanes: list[Lane], bound: int) -> None:
     """Before and after the steady state, move each action to the earliest free tick that its inputs allow.
 
-    The steady state goes from rank 0's first I of the last chunk to its last F of the first: there every tick is used.
-    No rank may hold more than `bound` activations. The lanes, which have their W, are changed.
+    The steady state, in which every tick is used, extends from rank 0's first I of stage 0 to its last F of stage 0.
+    No rank may hold more than `bound` activations. The lanes, which include W, are changed in place.
     """
     tick_of = {action: tick for lane in lanes for tick, action in lane.items()}
     steady = range(tick_of[Action(Kind.I, 0, 0)], _last_entry(tick_of) + 1)
@@ -80,7 +81,7 @@ def pull_forward(lanes: list[Lane], bound: int) -> None:
 
 
 def pull_end(lanes: list[Lane], bound: int) -> None:
-    """The same after the steady state for lanes without W, which are taken to run on the ticks that are left."""
+    """The same after the steady state, for lanes without W. The W are assumed to run on the remaining ticks."""
     tick_of = {action: tick for lane in lanes for tick, action in lane.items()}
     end = _last_entry(tick_of)
     moves = [(tick, rank) for rank, lane in enumerate(lanes) for tick in lane if tick > end]
@@ -88,15 +89,15 @@ def pull_end(lanes: list[Lane], bound: int) -> None:
 
 
 def _last_entry(tick_of: dict[Action, int]) -> int:
-    """When the last microbatch enters rank 0."""
+    """The tick at which the last microbatch enters rank 0."""
     return tick_of[Action(Kind.F, 0, max(action.microbatch for action in tick_of))]
 
 
 def _pull(lanes: list[Lane], moves: list[tuple[int, int]], bound: int, held_by: Callable[[Lane], list[int]]) -> None:
-    """Move what is at each (tick, rank), in order, where its inputs, its rank's free ticks and the bound allow.
+    """Move the action at each (tick, rank), in order, as early as its inputs, the free ticks and the bound allow.
 
-    held_by: what a lane holds as each tick begins. Only an F holds its activations from its new tick on; other passes
-    free them earlier.
+    held_by: the activations a lane holds at the beginning of each tick. Only moving an F can raise this, because other
+    passes free activations earlier.
     """
     tick_of = {action: tick for lane in lanes for tick, action in lane.items()}
     for tick, rank in moves:
@@ -112,7 +113,7 @@ def _pull(lanes: list[Lane], moves: list[tuple[int, int]], bound: int, held_by: 
 
 
 def _after(action: Action, tick_of: dict[Action, int], stages: int) -> list[int]:
-    """The ticks after each input, and after the same pass of the microbatch before."""
+    """The ticks after each input, and after the same pass of the previous microbatch."""
     needed = inputs_of(action, stages)
     if action.microbatch > 0:
         needed.append(Action(action.kind, action.stage, action.microbatch - 1))

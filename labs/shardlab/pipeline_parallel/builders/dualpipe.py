@@ -1,4 +1,4 @@
-"""DualPipe: half of the microbatches enter at each end of the pipeline; every stage is held twice."""
+"""DualPipe: half of the microbatches enter at each end of the pipeline, and every stage is held by two ranks."""
 
 from shardlab.pipeline_parallel.builders.eight_steps import eight_steps
 from shardlab.pipeline_parallel.builders.lane import Lane
@@ -17,7 +17,7 @@ def dualpipe(num_ranks: int, num_microbatches: int) -> Schedule:
     """
     need_sizes(num_ranks, num_microbatches, least_ranks=2)
     if num_ranks % 2:
-        raise ValueError(f"DualPipe folds the ranks in two halves: use {num_ranks - 1} or {num_ranks + 1} ranks")
+        raise ValueError(f"DualPipe divides the ranks into two halves: use {num_ranks - 1} or {num_ranks + 1} ranks")
     if num_microbatches < 2 * num_ranks:
         raise ValueError(
             f"DualPipe needs 2 microbatches per rank: use {2 * num_ranks} or more, not {num_microbatches}, "

@@ -1,4 +1,4 @@
-"""DualPipeV: DualPipe cut in half and folded into a V, so that every stage is held once."""
+"""DualPipeV: DualPipe cut in half and folded into a V, so that every stage is held by only one rank."""
 
 from shardlab.pipeline_parallel.builders.eight_steps import eight_steps
 from shardlab.pipeline_parallel.builders.lane import Lane

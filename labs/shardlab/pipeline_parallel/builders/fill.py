@@ -7,10 +7,10 @@ from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, Slot, in
 
 
 def fill_with_weights(core: Sequence[Sequence[Slot]], max_activations: int) -> Schedule:
-    """Play F and I on a clock of equal ticks, in the order given, and run the oldest W whenever a rank cannot go on.
+    """Simulate F and I with equal ticks in the given order, and run the oldest W whenever a rank would have to wait.
 
-    core: F and I only. max_activations: a rank at this bound (counted until W) makes room before its next F.
-    Raises ValueError when the order of `core` cannot be run within the bound.
+    core: F and I only. max_activations: a rank at this bound (counted until W) runs a W before its next F.
+    Raises ValueError if the order of `core` cannot be run within the bound.
     """
     stages = num_stages([list(slots) for slots in core])
     todo = [deque(slots) for slots in core]
@@ -20,7 +20,7 @@ def fill_with_weights(core: Sequence[Sequence[Slot]], max_activations: int) -> S
     filled: Schedule = [[] for _ in core]
 
     def choose(rank: int) -> Slot | None:
-        """The next of the core when it can run, else a W, else nothing."""
+        """The next core action if it can run, otherwise a W, otherwise None."""
         following = todo[rank][0] if todo[rank] else None
         room = not (isinstance(following, Action) and following.kind is Kind.F and held[rank] == max_activations)
         if isinstance(following, Action) and room and finished.issuperset(inputs_of(following, stages)):

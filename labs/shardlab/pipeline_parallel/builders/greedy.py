@@ -1,4 +1,4 @@
-"""A greedy schedule, for durations and a memory that no paper has drawn: a free rank takes the best it can have."""
+"""A greedy schedule for any durations and memory bound: a free rank takes the best action available."""
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -14,11 +14,11 @@ def greedy(
     durations: Durations | None = None,
     max_activations: int | Sequence[int] | None = None,
 ) -> Schedule:
-    """Rank r runs stage r. A free rank takes an I if one is ready, else an F if it has room, else a W, else it waits.
+    """Rank r runs stage r. A free rank runs an I if one is ready, else an F if it has room, else a W, else it waits.
 
-    I first, as others wait for it and it ends in memory that is given back; W last, as nobody waits for it. A rank at
-    its bound runs a W before its next F. Greedy is not optimal: a W that is begun may keep an I waiting
-    (4 ranks, 8 microbatches, P activations: 29 units, ZB-H1 27; with 2P activations 27, as ZB-H2).
+    I comes first, because other ranks wait for it and it leads to freed memory. W comes last, because no rank waits for
+    it. A rank at its bound runs a W before its next F. Greedy is not optimal, since a W that has started may delay an I
+    (4 ranks, 8 microbatches, P activations: 29 units, ZB-H1 27; with 2P activations 27, like ZB-H2).
 
     max_activations: held until W, for all ranks or a list; None means P, the memory of 1F1B.
     Raises ValueError for a bound below 1.
@@ -28,11 +28,11 @@ def greedy(
     given = num_ranks if max_activations is None else max_activations
     bounds = [given] * num_ranks if isinstance(given, int) else list(given)
     if len(bounds) != num_ranks or min(bounds) < 1:
-        raise ValueError(f"bounds of {bounds} activations: give one number, or {num_ranks}, each 1 or more")
+        raise ValueError(f"bounds of {bounds} activations: give one number, or {num_ranks} numbers, each 1 or more")
 
     schedule: Schedule = [[] for _ in range(num_ranks)]
-    done = [dict.fromkeys("FIW", 0) for _ in range(num_ranks)]  # by rank: passes begun; microbatches go in order
-    arrivals: list[dict[str, list[float]]] = [{"F": [], "I": []} for _ in range(num_ranks)]  # when inputs were there
+    done = [dict.fromkeys("FIW", 0) for _ in range(num_ranks)]  # by rank: passes begun, in order of microbatches
+    arrivals: list[dict[str, list[float]]] = [{"F": [], "I": []} for _ in range(num_ranks)]  # when inputs arrive
     arrivals[0]["F"] = [0.0] * num_microbatches
     wake_ups = [(0.0, rank) for rank in range(num_ranks)]
     free_at = [0.0] * num_ranks
@@ -63,7 +63,7 @@ def greedy(
 
 
 def _who_waits(kind: Kind, rank: int, num_ranks: int, end: float, message: float) -> list[tuple[int, float]]:
-    """The ranks that a result goes to, and when it arrives; the last rank turns its own F into an I."""
+    """The ranks that wait for a result, and when it arrives. On the last rank, its own F makes an I ready."""
     if kind is Kind.W or (kind is Kind.I and rank == 0):
         return []
     if kind is Kind.I:

@@ -1,15 +1,15 @@
-"""Interleaved 1F1B: every rank holds several chunks of the model, and the bubble shrinks by their number."""
+"""Interleaved 1F1B: each rank holds several chunks of the model, and the bubble shrinks by their number."""
 
 from shardlab.pipeline_parallel.builders.sizes import need_sizes
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, Slot, passes
 
 
 def interleaved(num_ranks: int, num_microbatches: int, num_chunks: int = 2) -> Schedule:
-    """Rank r runs the stages r, r+P, r+2P, ...: a round of microbatches through the first chunk, then the next.
+    """Rank r runs the stages r, r+P, r+2P, ...: a round of microbatches through the first chunk, then the next chunk.
 
-    A round has about P microbatches; M must be a whole number of equal rounds. Bubble (P-1)/(vM+P-1) in stages a v-th
-    as long, for v times the messages.
-    Raises ValueError when M does not split into rounds, and for fewer than 2 chunks (that is 1F1B).
+    A round has about P microbatches, and M must be a whole number of equal rounds. Each stage is 1/v as long. The
+    bubble is (P-1)/(vM+P-1), at the cost of v times as many messages.
+    Raises ValueError if M does not split into rounds, and for fewer than 2 chunks (which would be 1F1B).
     Source: PTD-P, 2021, arXiv 2104.04473, figure 4.
     """
     need_sizes(num_ranks, num_microbatches)

@@ -1,4 +1,4 @@
-"""One rank's list of slots in the making, in the words of the papers: F, then F & B, then W."""
+"""Build one rank's list of slots with the terms of the papers: F, then F & B, then W."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -7,16 +7,16 @@ from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, Slot
 
 
 class Lane:
-    """Each call appends the next microbatch of its pass; once a stage has none left, the call does nothing.
+    """Each call appends a pass of the stage's next microbatch, or does nothing if the stage has none left.
 
-    microbatches: for every stage of this rank, the microbatches that pass through it, in order.
+    microbatches: for each stage of this rank, the microbatches that pass through it, in order.
     """
 
     def __init__(self, microbatches: Mapping[int, range]) -> None:
         self.slots: list[Slot] = []
         self._forwards = {stage: deque(numbers) for stage, numbers in microbatches.items()}
         self._backwards = {stage: deque(numbers) for stage, numbers in microbatches.items()}
-        self._weights: deque[tuple[int, int]] = deque()  # (stage, microbatch) of each I whose W is still to come
+        self._weights: deque[tuple[int, int]] = deque()  # (stage, microbatch) of each I without its W
 
     def forward(self, stage: int) -> None:
         """F of the stage's next microbatch."""
@@ -24,19 +24,19 @@ class Lane:
             self.slots.append(Action(Kind.F, stage, self._forwards[stage].popleft()))
 
     def backward(self, stage: int) -> None:
-        """B: input and weight gradient in one go."""
+        """B: input and weight gradient together."""
         if self._backwards[stage]:
             self.slots.append(Action(Kind.B, stage, self._backwards[stage].popleft()))
 
     def input_gradient(self, stage: int) -> None:
-        """I; its W is remembered."""
+        """I. Its W is queued."""
         if self._backwards[stage]:
             microbatch = self._backwards[stage].popleft()
             self.slots.append(Action(Kind.I, stage, microbatch))
             self._weights.append((stage, microbatch))
 
     def weight_gradient(self, stage: int | None = None) -> None:
-        """W of the oldest I that has none yet, of any stage or of the one given."""
+        """W of the oldest I without one, of any stage or of the given stage."""
         for waiting in self._weights:
             if stage in (None, waiting[0]):
                 self._weights.remove(waiting)
@@ -44,7 +44,7 @@ class Lane:
                 return
 
     def overlap(self, forward: int, backward: int) -> None:
-        """F of one stage and B of another as a pair; alone when the other stage has none left."""
+        """F of one stage and B of another as a pair. If one of them has none left, the other runs alone."""
         if not (self._forwards[forward] and self._backwards[backward]):
             self.forward(forward)
             self.backward(backward)
@@ -53,9 +53,9 @@ class Lane:
         self.slots.append(Overlap(front, Action(Kind.B, backward, self._backwards[backward].popleft())))
 
     def forwards_left(self, stage: int) -> int:
-        """How many F of this stage are still to come."""
+        """How many F of this stage remain."""
         return len(self._forwards[stage])
 
     def weights_left(self, stage: int | None = None) -> int:
-        """How many W wait, of any stage or of the one given."""
+        """How many W are queued, of any stage or of the given stage."""
         return sum(stage in (None, waiting[0]) for waiting in self._weights)

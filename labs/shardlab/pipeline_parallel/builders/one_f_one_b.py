@@ -1,11 +1,11 @@
-"""1F1B: as soon as a rank can go backward it does, so that it holds few activations."""
+"""1F1B: a rank runs a backward as soon as it can, so that it holds few activations."""
 
 from shardlab.pipeline_parallel.builders.sizes import need_sizes
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, Slot, passes
 
 
 def one_f_one_b(num_ranks: int, num_microbatches: int) -> Schedule:
-    """Rank r runs stage r: warm up with P-1-r forwards, alternate F and B, cool down with the backwards left.
+    """Rank r runs stage r: warm up with P-1-r forwards, alternate F and B, cool down with the remaining backwards.
 
     GPipe's bubble (P-1)/(M+P-1), but min(P-r, M) activations on rank r.
     Source: Narayanan et al., "PipeDream", 2019; PTD-P, 2021, arXiv 2104.04473, figure 4, above.

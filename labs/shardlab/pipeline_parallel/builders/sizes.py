@@ -1,8 +1,8 @@
-"""The sizes that a schedule needs, refused with sizes that would work."""
+"""Check the sizes of a schedule. Error messages say which sizes would work."""
 
 
 def need_sizes(num_ranks: int, num_microbatches: int, *, least_ranks: int = 1, least_microbatches: int = 1) -> None:
-    """Raise ValueError unless both numbers are whole and large enough."""
+    """Raise ValueError unless both numbers are integers and large enough."""
     for name, number, least in (
         ("ranks", num_ranks, least_ranks),
         ("microbatches", num_microbatches, least_microbatches),

@@ -6,11 +6,11 @@ from shardlab.pipeline_parallel.schedule import Schedule, Slot
 
 
 def zb_h2(num_ranks: int, num_microbatches: int) -> Schedule:
-    """Rank r runs stage r: 2(P-1-r) forwards, then F I; from the 2r-th pair on also the W that is 2r old,
-    and W beside every I that comes without an F.
+    """Rank r runs stage r: 2(P-1-r) forwards, then F I. From the 2r-th pair on, each pair is followed by the W of 2r
+    microbatches earlier, and every I without an F is also followed by a W.
 
-    At F = I = W and M >= 2P-1 no rank idles within its own span; it holds 2P-1 activations until W.
-    By makespan P-1 units stay: the ranks begin one after the other.
+    At F = I = W and M >= 2P-1 no rank idles within its own span, and it holds 2P-1 activations until W. By makespan,
+    P-1 idle units remain, because the ranks begin one after another.
     Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023, arXiv 2401.10241, figure 3, the lower half.
     """
     need_sizes(num_ranks, num_microbatches)

@@ -1,4 +1,4 @@
-"""ZBV: two chunks per rank in the shape of a V, so that the loss comes back to the rank that began."""
+"""ZBV: two chunks per rank in the shape of a V, so that the loss is computed on the rank where the V starts."""
 
 from shardlab.pipeline_parallel.builders.fill import fill_with_weights
 from shardlab.pipeline_parallel.builders.lane import Lane
@@ -7,9 +7,9 @@ from shardlab.pipeline_parallel.schedule import Schedule, Slot
 
 
 def zbv(num_ranks: int, num_microbatches: int) -> Schedule:
-    """Rank r runs stage r on the way down and stage 2P-1-r on the way up; W go where a rank would wait.
+    """Rank r runs stage r on the way down and stage 2P-1-r on the way up. W are placed where a rank would wait.
 
-    At F = I = W and M >= 2P no rank idles within its own span, with 2P half-size activations: 1F1B's memory.
+    At F = I = W and M >= 2P no rank idles within its own span, with 2P half-size activations, the memory of 1F1B.
     Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023, arXiv 2401.10241, section 6, figure 7.
     """
     need_sizes(num_ranks, num_microbatches)
@@ -19,12 +19,12 @@ def zbv(num_ranks: int, num_microbatches: int) -> Schedule:
 
 def _one_rank(rank: int, num_ranks: int, num_microbatches: int) -> list[Slot]:
     down, up = rank, 2 * num_ranks - 1 - rank
-    to_turn = num_ranks - 1 - rank  # hops until the V turns
+    to_turn = num_ranks - 1 - rank  # hops to the turn of the V
     lane = Lane({down: range(num_microbatches), up: range(num_microbatches)})
 
     for _ in range(2 * to_turn + 1):  # F down
         lane.forward(down)
-    for _ in range(rank):  # F up, F down: microbatches come back from the turn
+    for _ in range(rank):  # F up, F down: microbatches return from the turn
         lane.forward(up)
         lane.forward(down)
     for _ in range(to_turn + 1):  # F I up

@@ -1,4 +1,4 @@
-"""The oral bank: questions about distributed training, and model answers whose numbers are computed, never written."""
+"""The bank of oral questions about distributed training, with model answers whose numbers are always computed."""
 
 from typing import TYPE_CHECKING
 

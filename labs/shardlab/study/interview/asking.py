@@ -1,4 +1,4 @@
-"""Questions with their numbers in them, in an order that nobody can learn."""
+"""Questions with their numbers filled in, in random order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from shardlab.study.interview.question import Question, Setting
 
 @dataclass(frozen=True)
 class Asked:
-    """A question and its model answer, ready to be read."""
+    """A question and its model answer, with numbers filled in."""
 
     week: str
     question: str
@@ -26,7 +26,7 @@ def asked(question: Question, setting: Setting) -> Asked:
 def asked_in_random_order(
     setting: Setting, seed: int | None = None, questions: Sequence[Question] = QUESTIONS
 ) -> list[Asked]:
-    """All questions, each once. seed: None for another order each time."""
+    """All questions, each once. seed: None for a different order each time."""
     order = list(questions)
     Random(seed).shuffle(order)
     return [asked(question, setting) for question in order]

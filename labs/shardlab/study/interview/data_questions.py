@@ -99,9 +99,10 @@ DATA = (
     Question(
         "week01",
         "You go from {few} to {many} GPUs. Does the time of a ring all-reduce double?",
-        "No. Each rank sends twice (N−1)/N of the tensor, so the bandwidth term grows by {bandwidth:.3f}. The latency "
-        "term counts messages that follow one another and grows by {latency:.1f}. Large tensors hardly notice, small "
-        "ones do. What really changes is the link: a ring that leaves the server runs at the network's speed.",
+        "No. Each rank sends 2(N−1)/N of the tensor, so the bandwidth term grows by a factor of {bandwidth:.3f}. The "
+        "latency term counts consecutive messages and grows by {latency:.1f}. That hardly matters for large tensors, "
+        "but it does for small ones. The important change is the link: a ring that leaves the server runs at the "
+        "network's speed.",
         _eight_to_sixty_four,
         own=False,
     ),
@@ -110,32 +111,33 @@ DATA = (
         "All {ranks} data-parallel ranks send their {size:.1f} GB of gradients to rank zero and get the sum back. What "
         "is wrong with that?",
         "Rank zero sends {naive:.0f} GB and receives as much; in a ring every rank sends {ring:.1f} GB, {ratio:.1f} "
-        "times less, and all links work at once. A ring's share stays below twice the tensor however many ranks there "
-        "are.",
+        "times less, and all links work at once. In a ring, each rank sends less than twice the tensor, no matter how "
+        "many ranks there are.",
         _naive_or_ring,
     ),
     Question(
         "week01",
         "When does a tree beat a ring over {ranks} ranks, with {alpha:.0f} µs per message and {bandwidth:.0f} GB/s?",
-        "Below {below:.1f} MB. The tree needs {tree} messages one after another, the ring {ring}; but each message of "
-        "the tree is the whole tensor. Small tensors pay for messages, large ones for bytes.",
+        "Below {below:.1f} MB. The tree needs {tree} consecutive messages, the ring {ring}, but each message of the "
+        "tree is the whole tensor. Small tensors pay for messages, large ones for bytes.",
         _tree_or_ring,
     ),
     Question(
         "week02",
         "A step computes for {compute:.0f} ms and communicates for {sent:.0f} ms. What is the efficiency?",
-        "Without overlap {none:.0%}. DDP hides communication behind the backward, about {hidden:.1f} ms of it here, so "
-        "{best:.0%} is the best it can do. The last bucket is always exposed. A larger batch or fewer bytes help the "
-        "rest.",
+        "Without overlap, {none:.0%}. DDP hides communication behind the backward, about {hidden:.1f} ms of it here, "
+        "so {best:.0%} is the best it can do. The last bucket is always exposed. A larger batch or fewer bytes reduce "
+        "the rest.",
         _ten_and_eight,
         own=False,
     ),
     Question(
         "week02",
         "You send only the largest {share:.0%} of the gradients. On how many ranks does that stop paying?",
-        "Each kept number costs {bytes} bytes, a value and its place: a message of {message:.2f} GB. Sums of sparse "
-        "gradients are not sparse, so messages are gathered and grow with the ranks. At {ranks:.0f} ranks they cost "
-        "as much as a bf16 ring all-reduce. Error feedback must keep what was not sent.",
+        "Each selected number costs {bytes} bytes (a value and its index), so a message has {message:.2f} GB. Sums "
+        "of sparse gradients are not sparse, so messages are all-gathered, and their total grows with the number of "
+        "ranks. At {ranks:.0f} ranks they cost as much as a bf16 ring all-reduce. Error feedback must keep what was "
+        "not sent.",
         _top_k,
     ),
     Question(
@@ -150,33 +152,33 @@ DATA = (
         "week03",
         "A model of {millions} million parameters on {ranks} GPUs: how many GB of states with DDP, and with each "
         "stage?",
-        "{z0:.1f} GB with DDP, then {z1:.1f}, {z2:.1f} and {z3:.1f} GB. On two ranks only half of each part goes away: "
-        "the large factors that papers quote are limits for many ranks.",
+        "{z0:.1f} GB with DDP, then {z1:.1f}, {z2:.1f} and {z3:.1f} GB. On two ranks only half of each part goes away; "
+        "the large factors in papers are limits for many ranks.",
         _hundred_million,
         own=False,
     ),
     Question(
         "week03",
         "How many times smaller do the stages of ZeRO make the states of {ranks} ranks?",
-        "{z1:.1f}, {z2:.1f} and {z3:.0f} times. The first two have limits, {limit1:.0f} and {limit2:.0f}, because "
-        "weights, and first also gradients, stay whole. Only the third grows with the ranks, and only the states "
-        "shrink: activations do not.",
+        "{z1:.1f}, {z2:.1f} and {z3:.0f} times. The first two have limits, {limit1:.0f} and {limit2:.0f}, because they "
+        "do not shard the weights, and the first does not shard gradients either. Only the third keeps growing with "
+        "the number of ranks. Only states shrink; activations do not.",
         _times_smaller,
     ),
     Question(
         "week04",
-        "Of your own layout: what are the states of one GPU of the first stage?",
-        "It has {shard:.2f} billion parameters, and {sharers} ranks hold the same ones. With ZeRO stage {stage} that "
-        "is {parameters:.1f} GB of weights, {gradients:.1f} GB of float32 gradients and {optimizer:.1f} GB of "
-        "optimizer state.",
+        "In your own layout, how large are the states of one GPU in the first stage?",
+        "It has {shard:.2f} billion parameters, the same on {sharers} ranks. With ZeRO stage {stage} that is "
+        "{parameters:.1f} GB of weights, {gradients:.1f} GB of float32 gradients and {optimizer:.1f} GB of optimizer "
+        "state.",
         _own_shard,
     ),
     Question(
         "week04",
         "{billions:.0f}B parameters on {ranks} ranks over {gigabits} GbE: seconds per step for the bytes alone?",
-        "At {gigabytes:.2f} GB/s {ddp:.0f} s with DDP and {three:.0f} s with ZeRO-3, half as much again: it gathers "
-        "the weights for the forward and for the backward, then reduces the gradients. Nothing hides that. One needs a "
-        "faster network, a larger batch, or fewer bits.",
+        "At {gigabytes:.2f} GB/s, {ddp:.0f} s with DDP and {three:.0f} s with ZeRO-3, which is half as much again: it "
+        "gathers the weights for the forward and for the backward, then reduces the gradients. No overlap can hide "
+        "that. You need a faster network, a larger batch, or fewer bits.",
         _over_ethernet,
         own=False,
     ),

@@ -108,7 +108,7 @@ EXPERTS = (
         "week11",
         "DeepSeek-V3 has {experts} experts per layer. How many of its parameters does a token visit?",
         "{active:.0f} billion of {total:.0f}, {share:.1%}: {chosen} experts and {shared} shared one in each layer, and "
-        "everything that is not an expert. FLOPs follow the active ones, memory and gradients all of them.",
+        "everything that is not an expert. FLOPs depend on the active parameters, memory and gradients on all of them.",
         _active,
         own=False,
     ),
@@ -116,32 +116,33 @@ EXPERTS = (
         "week11",
         "Experts have room for {rows} rows, exactly the mean. What share of the choices does a perfectly fair router "
         "drop?",
-        "{tight:.1%}, because a fair draw is not an even one. With room for {factor} times the mean it is {roomy:.2%}. "
-        "Dropping is a choice for speed; without capacity the fullest expert sets the pace.",
+        "{tight:.1%}, because a fair random choice is not an even one. With room for {factor} times the mean it is "
+        "{roomy:.2%}. Dropping is a choice for speed; without a capacity limit the fullest expert sets the pace.",
         _capacity,
         own=False,
     ),
     Question(
         "week11",
         "{experts} experts, k = {k}, {tokens:,} tokens, a fair router. How full is the fullest expert?",
-        "{full:.2f} times the mean of {rows:.0f} rows, so {lost:.0%} of the experts' time is waiting even before any "
-        "skew. More tokens per expert make it flatter.",
+        "{full:.2f} times the mean of {rows:.0f} rows, so experts wait {lost:.0%} of the time even without any skew. "
+        "More tokens per expert make the load more even.",
         _fullest,
         own=False,
     ),
     Question(
         "week12",
         "EP {gpus} or TP {gpus} for {experts} experts with k = {k}?",
-        "EP sends {spread:.0f} MB per GPU in a forward, TP {cut:.0f} MB. EP's bytes grow with k, TP's do not: TP sends "
-        "less from k = {least} on. EP also keeps matrices whole and wide. TP is balanced whatever the router does.",
+        "EP sends {spread:.0f} MB per GPU in a forward, TP {cut:.0f} MB. EP's bytes grow with k, TP's do not, so TP "
+        "sends less from k = {least} on. EP also keeps matrices whole and wide. TP is balanced no matter what the "
+        "router does.",
         _spread_or_cut,
         own=False,
     ),
     Question(
         "week12",
         "{experts} experts on {nodes} nodes, k = {k}. How many nodes does a token visit?",
-        "{free:.2f} on average, and {limited:.2f} if it may choose from {allowed} nodes only. Across nodes a copy per "
-        "node is enough, so this number, not k, sets the bytes of the slow links.",
+        "{free:.2f} on average, and {limited:.2f} if it may choose from only {allowed} nodes. One copy per node is "
+        "enough, so this number, not k, determines the bytes on the slow links.",
         _visited,
         own=False,
     ),
@@ -149,31 +150,33 @@ EXPERTS = (
         "week12",
         "What do the routed experts of DeepSeek-V3 weigh in bf16, and why is EP {ep} used?",
         "{all:,.0f} GB, the whole memory of {gpus:.1f} {gpu} for weights alone. Over {ep} ranks it is {each:.1f} GB "
-        "each, before gradients and optimizer. Gradients of an expert are added over its copies alone, and divided by "
-        "all ranks with tokens.",
+        "each, before gradients and optimizer. Gradients of an expert are summed only over its copies, but divided by "
+        "the number of all ranks with tokens.",
         _expert_memory,
     ),
     Question(
         "week14",
-        "Your model gets a context of {context:,} tokens on {gpu}. On how many ranks may a ring run before it shows?",
-        "A causal, balanced ring hides if a rank has {nvlink:,.0f} tokens on NVLink and {network:,.0f} on the "
-        "network, for keys and values are {ratio:.0f} times narrower than queries. So up to {most:.0f} ranks across "
-        "the network.",
+        "Your model gets a context of {context:,} tokens on {gpu}. On how many ranks can a ring run before its "
+        "messages are exposed?",
+        "Communication in a causal, balanced ring is hidden if a rank has {nvlink:,.0f} tokens on NVLink or "
+        "{network:,.0f} on the network, because keys and values are {ratio:.0f} times narrower than queries. So you "
+        "can use up to {most:.0f} ranks across the network.",
         _hidden_ring,
     ),
     Question(
         "week14",
         "{heads} heads, {kv} key-value heads. For which sizes does Ulysses send less than a ring?",
-        "For {less}, of those that divide the heads. The rule is c > 1 + h/h_kv, and h/h_kv is {ratio:.0f} here; "
-        "beyond {kv} ranks keys must be sent several times. It cannot go beyond {most} ranks at all, for it splits "
+        "Among sizes that divide the heads: {less}. The rule is c > 1 + h/h_kv, and h/h_kv is {ratio:.0f} here; beyond "
+        "{kv} ranks, keys must be sent several times. It cannot use more than {most} ranks at all, because it splits "
         "heads.",
         _ulysses,
     ),
     Question(
         "week14",
-        "A causal mask over {c} ranks: how much more work has the last rank than the mean, and what helps?",
-        "{straight:.2f} times, with one contiguous piece per rank. Zig-zag gives each rank one piece from the front "
-        "and its mirror from the back, and makes it {zigzag:.2f}. With several documents even zig-zag is uneven.",
+        "A causal mask over {c} ranks: how much more work does the last rank do than the mean, and what helps?",
+        "{straight:.2f} times the mean, with one contiguous piece per rank. Zigzag gives each rank one piece from the "
+        "front and its mirror image from the back, which makes it {zigzag:.2f}. With several documents even zigzag is "
+        "uneven.",
         _balance,
         own=False,
     ),
@@ -181,8 +184,9 @@ EXPERTS = (
         "week14",
         "One sequence is split over two ranks. One has {first} valid targets with mean loss {one:.1f}, the other "
         "{second} with {two:.1f}. What is the loss?",
-        "{mean:.3f}: all losses over all targets. The mean of the two means is {local:.3f}, and it is the wrong "
-        "objective, not only a wrong number in the log: gradients of the rank with few targets count too much.",
+        "{mean:.3f}: the sum of all losses divided by the number of all targets. The mean of the two means is "
+        "{local:.3f}. It is not only a wrong number in the log but the wrong objective: gradients of the rank with "
+        "few targets count too much.",
         _mean_of_means,
         own=False,
     ),

@@ -16,7 +16,7 @@ GB, MB = 1e9, 1e6
 
 
 def _at_most_eight(setting: Setting) -> Numbers:
-    """One layer on all GPUs of a server and of two, at what products and links reach (`costs.links`)."""
+    """One layer on all GPUs of one server and of two, at achievable matmul and link speeds (`costs.links`)."""
     alone, links = replace(setting.layout, cp=1), links_of(setting.gpu)
     flops = setting.gpu.bf16_flops * FITTED.matmul(setting.gpu.generation)
     work = 3 * layer_matmul_flops(setting.model) * alone.microbatch * setting.model.sequence / flops
@@ -83,59 +83,60 @@ MODEL = (
     Question(
         "week05",
         "Why is tensor parallelism kept within the {few} GPUs of a server?",
-        "Because its all-reduces do not shrink with the group and cannot hide: the next product needs their result. "
-        "At {few} a layer of your model works for {work_in:.2f} ms and sends for {inside:.2f} ms over NVLink. At "
-        "{many} it works for {work_out:.2f} ms and sends for {across:.2f} ms, through the network cards of all GPUs at "
-        "once. So twice the GPUs are only {times:.1f} times as fast. As a second replica or stage, whose messages can "
-        "hide, they would do nearly twice the work.",
+        "Because its all-reduces do not shrink with the group and cannot be hidden: the next matmul needs their "
+        "result. At {few}, a layer of your model computes for {work_in:.2f} ms and communicates for {inside:.2f} ms "
+        "over NVLink. At {many}, it computes for {work_out:.2f} ms and communicates for {across:.2f} ms, through the "
+        "network cards of all GPUs at once. So twice the GPUs are only {times:.1f} times as fast. As a second replica "
+        "or stage, whose messages can be hidden, they would do nearly twice the work.",
         _at_most_eight,
     ),
     Question(
         "week05",
         "How many bytes does tensor parallel {tp} send for your model?",
-        "An all-reduce carries the activation, {payload:.1f} MB per microbatch; a ring sends {sent:.1f} MB of it per "
-        "rank. Two in a layer's forward and two in its backward make {step:,.1f} GB per rank and step. Sequence "
-        "parallelism sends the same bytes as gathers and scatters.",
+        "An all-reduce carries the activation, {payload:.1f} MB per microbatch; in a ring, each rank sends "
+        "{sent:.1f} MB. Two in a layer's forward and two in its backward make {step:,.1f} GB per rank and step. "
+        "Sequence parallelism sends the same number of bytes, as all-gathers and reduce-scatters.",
         _tensor_bytes,
     ),
     Question(
         "week05",
         "The vocabulary is split. What must ranks exchange for the loss of one microbatch, and what not?",
-        "{scalars} numbers per token, the maximum, the sum of exponentials and the target's logit: {sent:.2f} MB. The "
-        "logits themselves would be {logits:.2f} GB in float32, {ratio:,.0f} times more.",
+        "{scalars} numbers per token (the maximum, the sum of exponentials and the target's logit), {sent:.2f} MB in "
+        "total. The logits themselves would be {logits:.2f} GB in float32, {ratio:,.0f} times more.",
         _logits,
     ),
     Question(
         "week05",
         "{layers} layers, width {hidden}, a batch of {batch} sequences of {sequence}, two tensor-parallel ranks. How "
         "long does a forward communicate at {speed:.0f} GB/s?",
-        "{calls:.0f} all-reduces of {payload:.0f} MiB, about {ms:.1f} ms. Embedding and loss come on top, and the "
-        "backward makes it {step:.0f} all-reduces.",
+        "{calls:.0f} all-reduces of {payload:.0f} MiB, about {ms:.1f} ms. Embedding and loss add to that, and with the "
+        "backward there are {step:.0f} all-reduces.",
         _seed_milestone,
         own=False,
     ),
     Question(
         "week05",
         "A model gets twice as wide. How do communication and compute of tensor parallelism grow?",
-        "At a fixed number of tokens the bytes grow {sent:.0f} times, for activations are as wide as the model, and "
-        "the FLOPs {flops:.0f} times. Wide models suit tensor parallelism: the ratio falls.",
+        "At a fixed number of tokens, bytes grow {sent:.0f} times, because activations are as wide as the model, and "
+        "FLOPs grow {flops:.0f} times. The ratio falls, so wide models suit tensor parallelism.",
         _wider,
         own=False,
     ),
     Question(
         "week06",
-        "A layer of width {h:,} keeps activations on {t} tensor-parallel ranks. What does each trick save?",
-        "Alone it would keep {plain:,.0f} MB. Tensor parallelism leaves {tensor:,.0f}, since norms and dropouts stay "
-        "whole; sequence parallelism {sequence:,.0f}; recomputing attention's core {selective:,.0f}. Full "
-        "recomputation keeps the layer's input alone, {full:,.0f} MB, divided by {t} where the sequence is split.",
+        "A layer of width {h:,} keeps activations on {t} tensor-parallel ranks. What does each technique save?",
+        "On one GPU it would keep {plain:,.0f} MB. Tensor parallelism leaves {tensor:,.0f}, since the inputs of norms "
+        "and dropouts are not split; sequence parallelism leaves {sequence:,.0f}, and recomputing the attention core "
+        "{selective:,.0f}. Full recomputation keeps only the layer's input, {full:,.0f} MB, or 1/{t} of that if the "
+        "sequence is split.",
         _activations,
         own=False,
     ),
     Question(
         "week06",
         "What does recomputation cost {name}, in FLOPs?",
-        "Full recomputation repeats every forward: {full:.0%} more. Recomputing attention's core alone costs "
-        "{selective:.1%}, and a fused kernel does that anyway. MFU does not count repeated work, HFU does.",
+        "Full recomputation repeats every forward: {full:.0%} more. Recomputing only the attention core costs "
+        "{selective:.1%}, and a fused kernel does that in any case. MFU does not count repeated work, HFU does.",
         _again,
     ),
 )

@@ -1,4 +1,4 @@
-"""A question of the oral bank, and whose numbers it is asked with."""
+"""A question of the oral bank, and the setting whose numbers it uses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ Numbers = Mapping[str, float | int | str]
 
 @dataclass(frozen=True)
 class Setting:
-    """A model on a cluster in a layout, and what its training costs and survives: the numbers of whoever is asked.
+    """The learner's own numbers: a model on a cluster in a layout, and the costs and failures of training it.
 
-    tokens: of the whole training. hours_of_one: between two failures of one GPU. storage: bytes per second that a
-    checkpoint is written with. restart_seconds: from a failure until work goes on. dollars: for a GPU and hour.
+    tokens: of the whole run. hours_of_one: between two failures of one GPU. storage: bytes per second at which a
+    checkpoint is written. restart_seconds: from a failure until work continues. dollars: per GPU hour.
     """
 
     model: Transformer
@@ -51,13 +51,13 @@ class Setting:
 
     @property
     def mfu(self) -> float:
-        """The share of the peak, attention counted whole."""
+        """The share of the peak FLOP/s, counting attention without its causal mask."""
         per_token, seconds = model_flops_per_token(self.model), self.step.total
         return utilisation(per_token, self.tokens_per_step, seconds, self.layout.world, self.gpu.bf16_flops)
 
     @property
     def days(self) -> float:
-        """Of work, without failures."""
+        """Days of training, without failures."""
         return self.tokens / self.tokens_per_step * self.step.total / 86400
 
     @property
@@ -74,7 +74,7 @@ class Setting:
 class Question:
     """asked, answer: texts with numbers in braces, which `numbers` computes for a setting.
 
-    week: where it is prepared, such as "week07". own: whether its numbers are those of the setting.
+    week: the week that prepares it, such as "week07". own: whether its numbers depend on the setting.
     """
 
     week: str

@@ -27,7 +27,7 @@ def _trillion(setting: Setting) -> Numbers:
 
 @cache
 def _median_error() -> float:
-    """Of the step times of published runs, with the constants that were fitted on them."""
+    """The median error of step times of published runs, with constants that were fitted on the same runs."""
     return errors_of(measured_runs(), predict).median
 
 
@@ -119,7 +119,7 @@ RUN = (
         "week10",
         "A trillion parameters on {gpus:,} H100: your plan, its memory, its MFU?",
         "TP {tp} inside servers, {pp} stages in chunks, DP {dp}, ZeRO-1: {gib:.0f} GiB on the fullest GPU, "
-        "{seconds:.0f} s per step, MFU {mfu:.0%}. Then I would say at once that {trillions:.0f}T tokens take "
+        "{seconds:.0f} s per step, MFU {mfu:.0%}. I would add right away that {trillions:.0f}T tokens take "
         "{years:.1f} years on so few GPUs. First I would measure one layer with TP {tp} and an all-reduce over two "
         "servers.",
         _trillion,
@@ -128,23 +128,24 @@ RUN = (
     Question(
         "week10",
         "Defend your own layout in two sentences and four numbers.",
-        "{name} with TP {tp}, CP {cp}, PP {pp}, DP {dp} holds {gib:.1f} GiB on its fullest GPU, of {usable:.1f} "
-        "usable. A step takes {seconds:.2f} s by our clock, an MFU of {mfu:.1%}. Half of all published runs were "
-        "missed by more than {error:.0%}, so plans that are closer than that are equal.",
+        "{name} with TP {tp}, CP {cp}, PP {pp}, DP {dp} needs {gib:.1f} GiB on its fullest GPU, of {usable:.1f} "
+        "usable. A step takes {seconds:.2f} s by our cost model, an MFU of {mfu:.1%}. Its error exceeds {error:.0%} "
+        "for half of the published runs, so plans that are closer than that are equally good.",
         _own_plan,
     ),
     Question(
         "week10",
         "Where do the seconds of your step go?",
-        "{compute:.0%} of {total:.2f} s is work. The two largest of the rest are {name0} with {share0:.1%} and {name1} "
-        "with {share1:.1%}. I would attack the first of them, and only if it is larger than the error of the clock.",
+        "{compute:.0%} of {total:.2f} s is computation. The two largest parts of the rest are {name0} with "
+        "{share0:.1%} and {name1} with {share1:.1%}. I would reduce the first of them, and only if it is larger than "
+        "the error of the cost model.",
         _seconds_go,
     ),
     Question(
         "week10",
-        "Somebody reports a utilisation of {hfu:.0%} for your model with full recomputation. What is the MFU?",
-        "{mfu:.0%}. HFU counts the forward that is done again, {more:.0%} more FLOPs; MFU counts what the model needs. "
-        "Only MFU compares two ways to train the same model.",
+        "Somebody reports a utilization of {hfu:.0%} for your model with full recomputation. What is the MFU?",
+        "{mfu:.0%}. HFU counts the repeated forward, {more:.0%} more FLOPs; MFU counts only what the model needs. Use "
+        "MFU to compare two ways to train the same model.",
         _mfu_or_hfu,
     ),
     Question(
@@ -158,41 +159,42 @@ RUN = (
         "week16",
         "DeepSeek-V3 reports {hours:.3f} million GPU hours for {tokens} trillion tokens. What does that say per "
         "trillion?",
-        "{each:.0f} thousand GPU hours, {days:.1f} days on {gpus:,} GPUs; at ${dollars:.0f} per hour the whole is "
-        "${cost:.2f} million. It is the price of the last run alone: experiments, failures and people are not in it.",
+        "{each:.0f} thousand GPU hours, {days:.1f} days on {gpus:,} GPUs; at ${dollars:.0f} per hour the whole run "
+        "costs ${cost:.2f} million. That is the price of only the final run, without experiments, failures and people.",
         _published_cost,
         own=False,
     ),
     Question(
         "week16",
-        "{gpus:,} GPUs stopped {failures} times in {days} days without a plan. How good is one GPU?",
-        "One GPU fails once in {one:.1f} years, and yet the run stops every {between:.1f} hours: all must live. A day "
-        "without a failure has a probability of {quiet:.2f} per cent. Reliability of parts does not help; recovery "
-        "does.",
+        "{gpus:,} GPUs had {failures} unplanned stops in {days} days. How good is one GPU?",
+        "One GPU fails once in {one:.1f} years, and yet the run stops every {between:.1f} hours, because it needs all "
+        "of them. A day without a failure has a probability of {quiet:.2f} percent. More reliable parts do not help; "
+        "recovery does.",
         _llama_failures,
         own=False,
     ),
     Question(
         "week15",
         "How often will your run stop?",
-        "With {hours:,.0f} hours between failures of one GPU, {gpus:,} of them stop every {between:.1f} hours: about "
-        "{expected:,.0f} times in {days:.0f} days. So nobody restarts by hand; the run resumes on the ranks that are "
-        "left.",
+        "With {hours:,.0f} hours between failures of one GPU, a run on {gpus:,} of them stops every {between:.1f} "
+        "hours: about {expected:,.0f} times in {days:.0f} days. So nobody restarts it by hand; the run resumes on the "
+        "remaining ranks.",
         _own_failures,
     ),
     Question(
         "week16",
         "When do you write checkpoints, and what share of the time is work that lasts?",
         "A checkpoint of {terabytes:.2f} TB takes {save:.1f} s. The square root of twice that times the time between "
-        "failures is {interval:.1f} minutes, some {steps:,.0f} steps: {best:.1%} of the time is work. Hourly it would "
-        "be {hourly:.1%}, ten times as often {often:.1%}.",
+        "failures is {interval:.1f} minutes, or about {steps:,.0f} steps; {best:.1%} of the time is then work that "
+        "lasts. With hourly checkpoints it would be {hourly:.1%}, with ten times as many {often:.1%}.",
         _interval,
     ),
     Question(
         "week16",
         "You may halve the seconds of a checkpoint or those of a restart. Which?",
-        "{better}. Goodput is {now:.2%} now, {save:.2%} with the quicker checkpoint at its own best interval, and "
-        "{restart:.2%} with the quicker restart. A checkpoint enters with its square root, a restart in full.",
+        "{better}. Goodput is {now:.2%} now, {save:.2%} with the faster checkpoint at its own best interval, and "
+        "{restart:.2%} with the faster restart. Lost time grows with the square root of the checkpoint's seconds, but "
+        "linearly with the restart's.",
         _halved,
     ),
 )

@@ -99,82 +99,83 @@ def _two_copies(setting: Setting) -> Numbers:
 SCHEDULE = (
     Question(
         "week07",
-        "A pipeline of {p} stages: from how many microbatches on is the bubble below {share:.0%}?",
-        "From {m} on: (p−1)/(m+p−1) is {bubble:.2%} there and {before:.2%} with one fewer. Below means below. The "
-        "other way to less bubble is more chunks, not more GPUs.",
+        "How many microbatches does a pipeline of {p} stages need for a bubble below {share:.0%}?",
+        "At least {m}: (p−1)/(m+p−1) is then {bubble:.2%}, and with one fewer {before:.2%}, which is not below. "
+        "Another way to shrink the bubble is more chunks, not more GPUs.",
         _smallest_m,
     ),
     Question(
         "week07",
-        "Two stages. What is their utilisation with {few}, {some} and {many} microbatches, and compared with what?",
-        "{m1:.0%}, {m4:.0%} and {m8:.0%} of {p} GPUs. So a pipeline is not slower than one GPU: it is that much below "
-        "{p} times as fast.",
+        "Two stages. What is their utilization with {few}, {some} and {many} microbatches, and compared with what?",
+        "{m1:.0%}, {m4:.0%} and {m8:.0%} of {p} GPUs. A pipeline is not slower than one GPU; these are its shares of "
+        "the ideal, {p} times the speed of one GPU.",
         _two_stages,
         own=False,
     ),
     Question(
         "week07",
         "{p} stages, {m} microbatches. How many microbatches does a stage hold with GPipe and with 1F1B?",
-        "GPipe holds all {gpipe:.0f}. 1F1B holds {first:.0f} on the first stage and {last:.0f} on the last: a stage "
-        "starts a backward as soon as it can. The bubble is the same. Memory is why 1F1B is used.",
+        "GPipe holds all {gpipe:.0f}. 1F1B holds {first:.0f} on the first stage and {last:.0f} on the last, because a "
+        "stage starts a backward as soon as it can. The bubble is the same; 1F1B is used to save memory.",
         _held,
     ),
     Question(
         "week08",
-        "You cut each of {p} stages into {v} chunks, with {m} microbatches. What do you win and what do you pay?",
+        "You split each of {p} stages into {v} chunks, with {m} microbatches. What do you gain, and what does it cost?",
         "The bubble falls from {plain:.1%} to {bubble:.1%}. The first stage holds {more:.2f} times the activations, "
-        "and messages between stages cost {sent:.0f} times the bytes. Microbatches must come in rounds of {p}.",
+        "and messages between stages take {sent:.0f} times the bytes. The number of microbatches must be a multiple "
+        "of {p}.",
         _chunks,
     ),
     Question(
         "week08",
         "{p} stages, and F, I and W take one unit each. When does plain 1F1B beat ZB-H1?",
-        "1F1B idles {plain} units, ZB-H1 {left}, so it saves {saved} once per step. Splitting the backward costs "
-        "something in every microbatch. If that is {extra} units, 1F1B wins from more than {least:.0f} microbatches "
-        "on.",
+        "1F1B idles for {plain} units, ZB-H1 for {left}, so it saves {saved} units once per step. Splitting the "
+        "backward costs something in every microbatch. If that is {extra} units, 1F1B wins with more than {least:.0f} "
+        "microbatches.",
         _zero_bubble,
     ),
     Question(
         "week09",
         "GPT-3 175B with TP {tp}, PP {pp}, DP {dp}: what does a forward and a backward send?",
-        "A tensor-parallel all-reduce carries {payload:.1f} MB, of which a rank sends {sent:.1f} MB: {tensor:.2f} GB "
-        "per microbatch forward and as much backward. A stage boundary takes {boundary:.1f} MB each way. Gradients "
-        "and weights come once per step, {gradients:.1f} GB per rank.",
+        "A tensor-parallel all-reduce carries {payload:.1f} MB, and a rank sends {sent:.1f} MB for it. That makes "
+        "{tensor:.2f} GB per microbatch in the forward and as much in the backward. A stage boundary takes "
+        "{boundary:.1f} MB each way. Gradients and weights are sent once per step, {gradients:.1f} GB per rank.",
         _traffic_175b,
         own=False,
     ),
     Question(
         "week09",
         "What does each axis of your own layout send in a step, and which one sends most?",
-        "Per rank: TP {size_tp} sends {tp:,.1f} GB, CP {size_cp} {cp:,.1f} GB, PP {size_pp} {pp:,.1f} GB and DP "
-        "{size_dp} {dp:,.1f} GB. Most comes from {most}. Bytes alone do not decide: they travel over different links, "
-        "and some hide.",
+        "Per rank, TP {size_tp} sends {tp:,.1f} GB, CP {size_cp} {cp:,.1f} GB, PP {size_pp} {pp:,.1f} GB and DP "
+        "{size_dp} {dp:,.1f} GB. The largest share is from {most}. Bytes alone do not decide: they use different "
+        "links, and some can be hidden.",
         _own_traffic,
     ),
     Question(
         "week09",
         "Ranks are numbered with tensor parallelism fastest, then context, data, pipeline. Which of your axes leave a "
         "server of {inside}?",
-        "A group spans {tp} neighbouring ranks on the tensor axis, {cp} on context, {dp} on data and {pp} on the "
-        "pipeline, of {world}. Those that span more than {inside} leave the server: {leaves}.",
+        "Out of {world} ranks, a group spans {tp} neighboring ranks on the tensor axis, {cp} on context, {dp} on data "
+        "and {pp} on the pipeline. Those that span more than {inside} leave the server: {leaves}.",
         _who_leaves,
     ),
     Question(
         "week13",
         "How does DualPipe overlap, and what does it cost, on {p} ranks with F, I and W of one unit?",
-        "Microbatches enter at both ends, so a forward of one direction runs beside a backward of the other: its "
-        "all-to-alls travel while the other computes. A pair of {together:.0f} ms took {apart:.0f} ms one after the "
-        "other, with four all-to-alls of {exchange:.0f} ms. The bubble is {dualpipe} units against {plain} of 1F1B. It "
-        "holds {held} microbatches and two copies of the parameters.",
+        "Microbatches enter at both ends, so a forward of one direction runs at the same time as a backward of the "
+        "other: the all-to-alls of one overlap the computation of the other. A pair takes {together:.0f} ms; one after "
+        "the other, with four all-to-alls of {exchange:.0f} ms, they took {apart:.0f} ms. The bubble is {dualpipe} "
+        "units instead of 1F1B's {plain}. The price is {held} microbatches in flight and two copies of the parameters.",
         _dualpipe,
         own=False,
     ),
     Question(
         "week13",
         "How many GB would DualPipe's second copy of the parameters cost your model on {p} stages?",
-        "{more:.1f} GB of weights and gradients on top of {one:.1f} GB of states. The optimizer need not be doubled: "
-        "the gradients of both copies are added once, after the last W. Experts spread over many ranks make it "
-        "bearable.",
+        "{more:.1f} GB of weights and gradients in addition to {one:.1f} GB of states. The optimizer need not be "
+        "doubled, because the gradients of both copies are added once, after the last W. With experts spread over many "
+        "ranks, the cost is acceptable.",
         _two_copies,
     ),
 )
