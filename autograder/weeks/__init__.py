@@ -1,7 +1,7 @@
-"""Every check of the course, found by listing folders: `weekNN_topic/exercise.py` holds the CHECK of one exercise.
+"""Discovers every check of the course from its folders: `weekNN_topic/exercise.py` holds the CHECK of one exercise.
 
-A file that begins with `_` is shared by the checks of its week. Three readers use the checks: the notebook, the grade,
-and the kill matrix.
+A file whose name begins with `_` is shared by the checks of its week. Notebooks, grading, and the kill matrix use the
+checks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _checks_in(folder: Path) -> tuple[Check, ...]:
     modules = [import_module(f"{__name__}.{folder.name}.{path.stem}") for path in sorted(folder.glob("[!_]*.py"))]
     for module in modules:
         if not isinstance(getattr(module, "CHECK", None), Check):
-            raise ImportError(f"{module.__file__} has no CHECK: add one, or let the file's name begin with _")
+            raise ImportError(f"{module.__file__} has no CHECK: add one, or rename the file so that it begins with _")
     return tuple(module.CHECK for module in modules)
 
 
@@ -28,7 +28,7 @@ WEEKS: dict[str, tuple[Check, ...]] = {name: _checks_in(folder) for name, folder
 
 
 def of_week(week: str) -> tuple[Check, ...]:
-    """The checks of a week, named `week01` or by its folder `week01_collectives`. Raises ValueError for another."""
+    """Return the checks of a week, given as `week01` or `week01_collectives`. Raises ValueError for an unknown week."""
     name = week.split("_", maxsplit=1)[0]
     if name not in WEEKS:
         raise ValueError(f"no checks for {week!r}: {instead(week, WEEKS)}")
@@ -36,7 +36,7 @@ def of_week(week: str) -> tuple[Check, ...]:
 
 
 def find(exercise: str) -> Check:
-    """The check of one exercise, such as `week01.ring-all-reduce`. Raises ValueError for another."""
+    """Return the check of an exercise such as `week01.ring-all-reduce`. Raises ValueError for an unknown exercise."""
     everything = {check.exercise: check for checks in WEEKS.values() for check in checks}
     if exercise not in everything:
         raise ValueError(f"no exercise {exercise!r}: {instead(exercise, everything)}")

@@ -14,18 +14,18 @@
 # %% [markdown]
 # # Start here · SYS-602, distributed training and hybrid parallelism (混合并行)
 #
-# *20 minutes · 4 ranks · no GPU needed · ungraded but for one check*
+# *20 minutes · 4 ranks · no GPU needed · ungraded except for one check*
 #
-# A large model does not fit on one GPU, so it is split over many, and then the links between them decide how fast it
-# trains. In this course you write the pieces of such a training system, one per week. Each piece runs on **real ranks**
-# (进程), and three numbers are compared: the **formula**, the **simulation** where there is one, and the
+# A large model does not fit on one GPU, so it is split over many, and the links between them then decide how fast it
+# trains. In this course you write the parts of such a training system, one part per week. Each part runs on **real
+# ranks** (进程), and you compare three numbers: the **formula**, the **simulation** where there is one, and the
 # **measurement**.
 #
 # After this page you can
 #
 # - [ ] **say** what this machine offers: cores, memory, transports (传输方式);
-# - [ ] **run** a function of a notebook on four ranks;
-# - [ ] **check** an answer, and read what the check says.
+# - [ ] **run** a function from a notebook on four ranks;
+# - [ ] **check** an answer, and read the result.
 
 # %%
 import shardlab
@@ -38,8 +38,9 @@ from autograder import check
 # %% [markdown]
 # ## 1 · This machine
 #
-# A *transport* carries messages from rank to rank. `gloo` needs no GPU; `nccl` gives every rank a GPU of its own;
-# `nccl-shared` puts all ranks on one. Every week runs on `gloo`; seconds differ between transports, bytes do not.
+# A *transport* carries messages between ranks. `gloo` needs no GPU; `nccl` gives every rank its own GPU;
+# `nccl-shared` puts all ranks on one GPU. Every week runs on `gloo`. Times differ between transports; byte counts do
+# not.
 
 # %%
 # !shardlab doctor
@@ -47,8 +48,9 @@ from autograder import check
 # %% [markdown]
 # ## 2 · Four ranks
 #
-# A rank (进程序号) is one process of the job. `shardlab.run(function, *args, ranks=4)` starts four, calls your function
-# on each and returns the four results in a list. Inside, `torch.distributed` is ready: a rank asks for its number.
+# A rank (进程序号) is one process of the job. `shardlab.run(function, *args, ranks=4)` starts four ranks, calls your
+# function on each, and returns the four results in a list. `torch.distributed` is already set up inside your
+# function, so a rank can ask for its number.
 
 
 # %%
@@ -59,10 +61,11 @@ def greet(greeting):
 shardlab.run(greet, "hello")
 
 # %% [markdown]
-# Four processes, four memories. A list that rank 0 changes stays as it was on rank 1. All that one rank knows of
-# another was **sent** to it, and what is sent is what this course counts.
+# Four processes have four separate memories. If rank 0 changes a list, rank 1 does not see the change. A rank only
+# knows about another rank what was **sent** to it, and this course counts what is sent.
 #
-# Sooner or later every distributed program fails. Here a rank that fails ends the call at once, with a report by rank:
+# Sooner or later every distributed program fails. Here, when one rank fails, the call ends at once and reports what
+# each rank was doing:
 
 
 # %%
@@ -78,9 +81,9 @@ except shardlab.RanksFailed as report:
 # %% [markdown]
 # ## 3 · The first all-reduce, and the first check
 #
-# An all-reduce (全归约) is called by every rank and adds up their tensors; afterwards each holds the sum.
-# `dist.all_reduce(tensor, group=group)` works *in place*. A group (进程组) is the set of ranks that take part, perhaps
-# only some of all, such as ranks 1 and 3 of four.
+# Every rank calls an all-reduce (全归约). It adds up the ranks' tensors, and afterwards each rank holds the sum.
+# `dist.all_reduce(tensor, group=group)` works *in place*. A group (进程组) is the set of ranks that take part. It need
+# not contain every rank: ranks 1 and 3 of four can form a group.
 #
 # **By hand**, two ranks with two numbers each:
 #
@@ -89,14 +92,14 @@ except shardlab.RanksFailed as report:
 # | before | `[1, 2]` | `[10, 20]` |
 # | after | `[11, 22]` | `[11, 22]` |
 #
-# **`total_of(tensor, *, group)`** returns the sum over the group as a new tensor and leaves the caller's tensor as it
-# was: so copy it first (`tensor.clone()`). *About 3 lines.* Replace the line that raises `NotImplementedError` with
-# your answer, run the cell, then run the check below it.
+# **`total_of(tensor, *, group)`** returns the sum over the group as a new tensor and leaves the caller's tensor
+# unchanged, so copy it first (`tensor.clone()`). *About 3 lines.* Replace the line that raises `NotImplementedError`
+# with your answer, run the cell, then run the check below it.
 
 
 # %% exercise="week00.first-all-reduce"
 def total_of(tensor, *, group):
-    """Sum a tensor over all ranks of the group; returns a new tensor."""
+    """Sum a tensor over all ranks of the group. Returns a new tensor."""
     ### BEGIN SOLUTION
     total = tensor.clone()
     dist.all_reduce(total, group=group)
@@ -112,23 +115,23 @@ check(
 )
 
 # %% [markdown]
-# A check runs your answer on real ranks and looks at more than the result: what was sent, and whether your input is
+# A check runs your answer on real ranks. Besides the result, it checks what was sent and whether your input is
 # unchanged.
 #
-# > **Fresh cases.** The check shows its cases; the grade adds fresh ones of the same kinds. This week they vary the
-# > numbers, how many there are, the number of ranks, and the group. Every week has such a box.
+# > **Fresh cases.** You can see the cases of a check. Grading adds new cases of the same kinds. This week they vary
+# > the numbers, how many there are, the number of ranks, and the group. Every week has a box like this.
 #
-# ## 4 · The formula beside the measurement
+# ## 4 · Compare the formula with a measurement
 #
-# In a ring, an all-reduce of a tensor of S bytes makes each of N ranks send 2(N−1)/N · S bytes; you will build it in
-# week 1. For 2 ranks and 4 numbers of 4 bytes that is 2 · 1/2 · 16 = 16 bytes. First we count: two ranks add up four
-# numbers with plain messages. Each is responsible for one half. It sends the other half away, adds what it gets,
+# In a ring all-reduce of S bytes, each of N ranks sends 2(N−1)/N · S bytes. You will build one in week 1. For 2 ranks
+# and 4 numbers of 4 bytes that is 2 · 1/2 · 16 = 16 bytes. First we count: two ranks add up four numbers with plain
+# messages. Each rank is responsible for one half. It sends the other half to its partner, adds the half it receives,
 # and sends the sum back. The meter counts every byte of a `send`.
 
 
 # %%
 def exchange(tensor):
-    """Send `tensor` to the other of two ranks, and return the tensor that it sends."""
+    """Send `tensor` to the other of two ranks, and return the tensor received from it."""
     received, sending = torch.empty_like(tensor), dist.isend(tensor, 1 - dist.get_rank())
     dist.recv(received, 1 - dist.get_rank())
     sending.wait()
@@ -148,8 +151,8 @@ total, sent = shardlab.run(by_hand, 4, ranks=2)[0]
 print(f"{total}: {sent:g} bytes sent, the formula says {costs.traffic.ring_all_reduce_bytes(2, 4 * 4):g}")
 
 # %% [markdown]
-# Into `dist.all_reduce` the meter cannot look. It sees the tensor, and *books* what a ring would send. **Predict:** how
-# many bytes does it book for 1000 numbers on two, three, four ranks?
+# The meter cannot look inside `dist.all_reduce`. It sees the tensor, and *books* the bytes that a ring would send.
+# **Predict:** how many bytes does it book for 1000 numbers on two, three, and four ranks?
 
 
 # %%
@@ -170,19 +173,20 @@ figure, ax = figures.new_axes(7, 2)
 figures.show(figure, figures.draw_bars(ax, bars, title="All-reduce of 4 KB: bytes that one rank sends", limit=8000))
 
 # %% [markdown]
-# From two to four ranks the bytes of one rank grow, but they never reach twice the tensor (the dashed line).
+# From two to four ranks the bytes per rank grow, but they never reach twice the size of the tensor (the dashed line).
 #
-# > **What is counted.** The meter counts your own messages byte by byte. It books a collective of the library as a
-# > ring, which does not test the formula. In week 1 you write the ring for any number of ranks, and that does.
+# > **What is counted.** The meter counts your own messages byte by byte. It books a library collective as if it were
+# > a ring, so that number does not test the formula. In week 1 you write the ring yourself, for any number of ranks,
+# > and that does test it.
 #
 # ## 5 · How every week goes
 #
-# A problem in numbers, a picture, then rounds of *predict, write, check*; a measurement on real ranks; real code to
-# read; a challenge with a target; an interview question. Two to three hours. An exercise is a **warm-up**, **core**,
-# a **hunt** (for a bug or a hang), a **challenge** or an **interview** answer. Hints are folded; open them one at a
-# time.
+# Each week starts with a problem in numbers and a picture. Then come rounds of *predict, write, check*, a measurement
+# on real ranks, real code to read, a challenge with a target, and an interview question. It takes two to three hours.
+# An exercise is a **warm-up**, **core**, a **hunt** (for a bug or a hang), a **challenge** or an **interview**
+# answer. Hints are folded; open them one at a time.
 #
-# The package is written to be read: `labs/shardlab/` holds an implementation of everything that you build. Write
+# The package is meant to be read: `labs/shardlab/` contains an implementation of everything that you build. Write
 # yours first, then compare.
 #
 # | weeks | topic | done |

@@ -18,16 +18,16 @@
 #
 # After this week you can
 #
-# - [ ] **build** a ring and a tree all-reduce from nothing but send and receive;
-# - [ ] **predict** its bytes and seconds for any number of ranks, and see the prediction hold;
-# - [ ] **read** a hang report and name the line to change.
+# - [ ] **build** a ring and a tree all-reduce from send and receive alone;
+# - [ ] **predict** the bytes and seconds of an all-reduce for any number of ranks, and confirm the prediction;
+# - [ ] **read** a hang report and find the line to change.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What is a rank (进程序号)?</summary>
 #
-# One process of the job, and its number. Four ranks are four Python processes with four memories. They share nothing:
-# what a rank knows of another, it was sent.
+# One process of the job, and its number. Four ranks are four Python processes with separate memories: a rank knows
+# about another only what it was sent.
 # </details>
 #
 # <details><summary>Who calls a collective?</summary>
@@ -35,9 +35,9 @@
 # Every rank of the group (进程组). A collective is one function that all of them call, each with its own tensor.
 # </details>
 #
-# <details><summary>Why must all call it in the same order?</summary>
+# <details><summary>Why must every rank call collectives in the same order?</summary>
 #
-# No name travels with the call. The third collective of rank 0 meets the third collective of rank 1, whatever they
+# A call is not labeled. The third collective of rank 0 is matched with the third collective of rank 1, whatever they
 # are.
 # </details>
 
@@ -52,11 +52,11 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Eight GPUs train a model of 7 billion parameters, each on its own part of the batch. Before the optimizer may step,
+# Eight GPUs train a model of 7 billion parameters, each on its own part of the batch. Before the optimizer can step,
 # every GPU needs the **sum** of all eight gradients (梯度). In bf16 one gradient is 14 GB.
 #
-# The obvious way: all send theirs to rank 0, rank 0 adds them up and sends the sum back. Guess how long that takes on
-# links of 50 GB/s. Then run.
+# The obvious way: every rank sends its gradient to rank 0, which adds them up and sends the sum back. Guess how long
+# that takes on links of 50 GB/s, then run.
 
 # %%
 num_bytes, bandwidth = 7e9 * 2, 50e9
@@ -70,31 +70,32 @@ print(f"in a ring: {ring / 1e9:.1f} GB out of every rank, {ring / bandwidth:.2f}
 bars = {"rank 0, naive: in and out": sum(naive), "any rank of a ring: out": ring}
 figure, ax = figures.new_axes(7, 1.8)
 notes = [f"{num_bytes / bandwidth:.2f} s" for num_bytes in bars.values()]
-figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything, or all do the same", notes=notes))
+figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the work, or all share it", notes=notes))
 
 # %% [markdown]
-# Seven ranks wait for one. The links between them are idle, and a ninth GPU makes it worse. This week you build the
+# Seven ranks wait for one. Their other links are idle, and a ninth GPU makes things worse. This week you build the
 # ring (环).
 #
-# > **What to expect.** These seconds are bytes over the bandwidth on paper: expect more, never less. Latency and the
-# > adding come on top, and no link delivers its data sheet: one user's ring reached 80% of NVLink's bandwidth. Section
-# > 9 fits the model to your machine and prints a range.
+# > **What to expect.** These times are bytes over data-sheet bandwidth: expect more, never less. Latency and
+# > additions take extra time, and no link reaches its data sheet: one user's ring reached 80% of NVLink's. Section 9
+# > fits the model to your machine and prints a range.
 #
-# ### Warm-up: write the bill of the naive way
+# ### Warm-up: the cost of the naive way
 #
-# By hand: 3 ranks, a tensor of 8 bytes. Two messages reach rank 0 and two leave it, 8 bytes each: 4 messages, 32 bytes.
+# By hand, 3 ranks and a tensor of 8 bytes: rank 0 receives two messages and sends two, 8 bytes each: 4 messages, 32
+# bytes.
 #
-# **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages begin or end at rank 0, and
-# how many bytes rank 0 receives and sends together. *About 1 line.*
+# **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages rank 0 sends and receives,
+# and how many bytes they contain in total. *About 1 line.*
 #
-# > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers; sizes, from one
-# > number (then some chunks are empty) to 60,000, and N divides only some; shapes, flat or a matrix; dtypes (float32,
-# > float64, bfloat16, int64); 1 to 6 ranks; and the group, often a part of the world, such as ranks 1 and 3.
+# > **Fresh cases.** Grading adds cases. This week they vary the numbers; sizes from 1 (some chunks are then empty) to
+# > 60,000, not always divisible by N; shapes; dtypes (float32, float64, bfloat16, int64); 1 to 6 ranks; and the
+# > group, often a part of the world, such as ranks 1 and 3.
 
 
 # %% exercise="week01.naive-bill"
 def naive_all_reduce_bill(num_ranks, num_bytes):
-    """Count (messages, bytes) at rank 0 when everything goes through it; num_bytes is the size of one tensor."""
+    """Count (messages, bytes) at rank 0 when everything goes through it. num_bytes is the size of one tensor."""
     ### BEGIN SOLUTION
     return 2 * (num_ranks - 1), 2 * (num_ranks - 1) * num_bytes
     ### END SOLUTION
@@ -107,16 +108,17 @@ check("week01.naive-bill", naive_all_reduce_bill, cases=cases)
 # %% [markdown]
 # ## 2 · The picture first
 #
-# Two ranks, four numbers each, cut in two chunks (分块):
+# Two ranks hold four numbers each, split into two chunks (分块):
 #
 # | | rank 0 | rank 1 |
 # |---|---|---|
 # | at the start | `[ 1  2 │ 3  4 ]` | `[ 10 20 │ 30 40 ]` |
-# | 1: send the half that is the other's, add what comes | `[ 11 22 │ · · ]` | `[ · · │ 33 44 ]` |
+# | 1: send the other rank's half, add the half you receive | `[ 11 22 │ · · ]` | `[ · · │ 33 44 ]` |
 # | 2: send the half you finished | `[ 11 22 │ 33 44 ]` | `[ 11 22 │ 33 44 ]` |
 #
-# Each rank sent four numbers. Through rank 0 it would have been eight in and out of one rank. With four ranks there
-# are four chunks and more steps, but the same two halves: chunks collect their sum, then finished chunks travel on.
+# Each rank sent four numbers. If they all went through rank 0, eight numbers would enter or leave that rank. With
+# four ranks there are four chunks and more steps, but the same two phases: chunks accumulate their sum, then finished
+# chunks go around the ring.
 
 # %%
 for step in range(3):
@@ -131,10 +133,10 @@ figures.ring_stepper(num_ranks=4)
 # ## 3 · Notation for the whole course
 #
 # - **N** ranks; **S** bytes in the whole tensor.
-# - **α**: the seconds that a message costs, however short it is: latency (延迟); **β**: seconds per byte, the inverse
-#   of bandwidth (带宽).
-# - **`A[I_X]`**: axis I of A is split over the ranks of mesh axis X. **`A[I]`**: every rank holds all of it.
-#   **`A[I]{U_X}`**: every rank holds a part of a *sum* that is not finished.
+# - **α**: latency (延迟), the seconds that every message costs, however short it is; **β**: seconds per byte, the
+#   inverse of bandwidth (带宽).
+# - **`A[I_X]`**: axis I of A is split over the ranks of mesh axis X. **`A[I]`**: every rank holds all of A.
+#   **`A[I]{U_X}`**: every rank holds a partial sum; A is the *sum* over X, not yet computed.
 #
 # Eight collectives by name, seen from ranks 0 and 1 (`·` nothing, `│` between the chunks):
 #
@@ -148,7 +150,7 @@ figures.ring_stepper(num_ranks=4)
 # | **all-reduce** 全归约 | `a` ; `b` | `a+b` ; `a+b` | `A[I]{U_X}` → `A[I]` |
 # | **all-to-all** 全交换 | `a│b` ; `c│d` | `a│c` ; `b│d` | `A[I_X, J]` → `A[I, J_X]` |
 #
-# All of them are made of *point-to-point* (点对点) messages: one rank sends, one receives. That is where you start.
+# All of them are built from *point-to-point* (点对点) messages: one rank sends, one receives. You start there.
 
 # %% [markdown]
 # ## 4 · Talking in pairs
@@ -171,28 +173,28 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# It hangs: a deadlock (死锁). Here a `send` returns only when the other side receives, and nobody does. A library may
-# copy short messages into a buffer and return early; then the same lines work until a message outgrows the buffer.
-# Never rely on it.
+# It hangs: a deadlock (死锁). Here a `send` returns only when the other side receives, and neither side does. A
+# library may copy short messages into a buffer and return early; the same lines then work until a message no longer
+# fits. Never rely on it.
 #
 # ### Hang hunt: `exchange`
 #
-# Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner.
-# **`exchange(tensor, *, group)`** returns the partner's tensor, of the same shape and dtype, and leaves `tensor` alone;
-# one message per rank, made of send and receive only. Ranks are ranks *in the group*: ask for `dist.get_rank(group)`
-# and `dist.get_world_size(group)`, and address them by `group_dst=` and `group_src=`. Wait for every `isend`: a message
-# that nobody waits for may never leave. *About 6 lines.*
+# Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner. **`exchange(tensor, *, group)`**
+# returns the partner's tensor, which has the same shape and dtype, and leaves `tensor` unchanged. Use only send and
+# receive, one message per rank. Ranks are ranks *in the group*: call `dist.get_rank(group)` and
+# `dist.get_world_size(group)`, and address peers by `group_dst=` and `group_src=`. Wait for every `isend`: a message
+# that nobody waits for may never be sent. *About 6 lines.*
 #
 # <details><summary>Hint</summary>
 #
-# Either the even rank sends first and the odd rank receives first, or nobody waits before both calls are under way:
+# Either the even rank sends first and the odd rank receives first, or both ranks start both calls before they wait:
 # `work = dist.isend(...)` returns at once, `work.wait()` waits.
 # </details>
 
 
 # %% exercise="week01.exchange"
 def exchange(tensor, *, group):
-    """Swap tensors with the partner rank ^ 1; returns the partner's tensor, same shape and dtype."""
+    """Swap tensors with the partner, rank ^ 1. Returns the partner's tensor (same shape and dtype)."""
     ### BEGIN SOLUTION
     partner = dist.get_rank(group) ^ 1
     received = torch.empty_like(tensor)
@@ -212,22 +214,21 @@ cases = [
 check("week01.exchange", exchange, cases=cases)
 
 # %% [markdown]
-# > **Two traps of this transport.** A receive buffer that is larger than the message is filled in part, without a
-# > word; a buffer of another dtype is reinterpreted, without a word. `torch.empty_like` of the right chunk avoids
-# > both.
+# > **Two traps of this transport.** If the receive buffer is larger than the message, only part of it is filled. If
+# > it has another dtype, the bytes are reinterpreted. Neither raises an error. `torch.empty_like` of the right chunk
+# > avoids both.
 #
-# ## 5 · Half of the sum: reduce-scatter
+# ## 5 · The first half: reduce-scatter
 #
-# You hold N chunks. In every step you send one chunk to the right and receive one from the left, and you add your own
-# part to the chunk that you received; it is the one that you send next. After N−1 steps rank r holds the finished
-# chunk r.
+# You hold N chunks. In every step you send one chunk to the right, receive one from the left, and add your own part
+# to it. You send that one next. After N−1 steps rank r holds the finished chunk r.
 #
 # **By hand**, 2 ranks and 4 numbers as in section 2. Rank 0 holds `[1 2]` and `[3 4]`, rank 1 `[10 20]` and `[30 40]`.
 # Rank 0 keeps chunk 0, so it sends its chunk 1, `[3 4]`; rank 1 sends its chunk 0, `[10 20]`. Rank 0 adds what it
 # received to its own chunk 0: `[1 2] + [10 20] = [11 22]`. One step, and rank 0 returns `[11 22]`, rank 1 `[33 44]`.
 #
-# Which chunk leaves rank r first? The one with the longest way home: chunk r−1 belongs to your left neighbour and has
-# to go all the way round to get there. For N = 3:
+# Which chunk does rank r send first? The one with the longest way to go: chunk r−1 belongs to your left neighbor and
+# must go around the whole ring to get there. For N = 3:
 #
 # | | rank 0 sends | rank 1 sends | rank 2 sends |
 # |---|---|---|---|
@@ -235,11 +236,11 @@ check("week01.exchange", exchange, cases=cases)
 # | step 1 | chunk 1 | chunk 2 | chunk 0 |
 # | ends with | chunk 0 | chunk 1 | chunk 2 |
 #
-# **`ring_reduce_scatter(chunks, *, group)`**: N flat tensors in, the finished chunk of this rank out, a new tensor.
-# Chunks may differ in size and may be empty; the caller's chunks stay unchanged; only send and receive, no
-# collective. In N−1 messages each chunk but your own leaves you once. *About 8 lines.*
+# **`ring_reduce_scatter(chunks, *, group)`** takes N flat tensors and returns the finished chunk of this rank as a
+# new tensor. Chunks may differ in size and may be empty. Leave the caller's chunks unchanged, and use only send and
+# receive, no collective. You send N−1 messages: every chunk except your own, once. *About 8 lines.*
 #
-# **Predict first:** how many of S bytes does one rank send?
+# **Predict first:** how many of the S bytes does one rank send?
 #
 # <details><summary>Hint 1: in words</summary>
 #
@@ -294,27 +295,28 @@ check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 # %% [markdown]
 # ## 6 · The other half: all-gather
 #
-# Now every rank holds one finished chunk and wants all of them. Same ring, nothing to add: in step s rank r passes
-# chunk r−s to the right and receives chunk r−1−s from the left.
+# Now every rank holds one finished chunk and needs all of them. The ring is the same, but there is nothing to add: in
+# step s, rank r sends chunk r−s to the right and receives chunk r−1−s from the left.
 #
-# **By hand:** rank 0 holds `[11 22]`, rank 1 `[33 44]`. Each sends its own chunk to the right, that is to the other,
-# and returns the list `[[11 22], [33 44]]`: the same order on both. With 3 ranks, rank 0 sends chunk 0, then passes on
-# chunk 2, which it has just received.
+# **By hand:** rank 0 holds `[11 22]`, rank 1 `[33 44]`. Each sends its own chunk to the right, here to the other
+# rank, and returns the list `[[11 22], [33 44]]`, in the same order on both. With 3 ranks, rank 0 sends chunk 0, then
+# forwards chunk 2, which it has just received.
 #
 # Write two functions in one cell. **`ring_all_gather(chunk, sizes, *, group)`** returns the list of all ranks' chunks
-# in rank order; `sizes[r]` is the number of elements of rank r's chunk, perhaps 0; no chunk visits a rank twice.
-# **`ring_all_reduce(tensor, *, group)`** takes a tensor of any shape and size, flattens it, cuts it with
-# `tensor_split`, uses both halves, and returns the sum in the same shape and dtype: 2(N−1)/N of S in at most 2(N−1)
-# messages per rank. Both are made of send and receive only and leave their inputs alone. *About 7 and 4 lines.*
+# in rank order; `sizes[r]` is the number of elements of rank r's chunk, possibly 0; no chunk may visit a rank twice.
+# **`ring_all_reduce(tensor, *, group)`** takes a tensor of any shape and size, flattens it, splits it with
+# `tensor_split`, runs both halves, and returns the sum in the same shape and dtype. Each rank sends 2(N−1)/N of S in
+# at most 2(N−1) messages. Both functions use only send and receive and leave their inputs unchanged. *About 7 and 4
+# lines.*
 #
-# > **A correction.** Lecture notes (ours included) say "Reduce = Reduce-Scatter + All-Gather". Count who ends with
-# > the result: after a *reduce* one rank holds the sum, after an all-gather all do. What holds is **All-Reduce =
-# > Reduce-Scatter + All-Gather**; a reduce can be made of a reduce-scatter and a *gather*.
+# > **A correction.** Lecture notes (ours included) say "Reduce = Reduce-Scatter + All-Gather". Check which ranks end
+# > up with the result: after a *reduce* one rank holds the sum, after an all-gather all do. The correct statement is
+# > **All-Reduce = Reduce-Scatter + All-Gather**. A reduce can be built from a reduce-scatter and a *gather*.
 
 
 # %% exercise="week01.ring-all-reduce"
 def ring_all_gather(chunk, sizes, *, group):
-    """Collect every rank's flat chunk: a list of tensors, sizes[r] elements from rank r."""
+    """Collect every rank's flat chunk. Returns a list of tensors, with sizes[r] elements from rank r."""
     ### BEGIN SOLUTION
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     gathered = [chunk.new_empty(num) for num in sizes]
@@ -328,7 +330,7 @@ def ring_all_gather(chunk, sizes, *, group):
 
 
 def ring_all_reduce(tensor, *, group):
-    """Sum a tensor of any shape over all ranks; returns a new tensor of the same shape and dtype."""
+    """Sum a tensor of any shape over all ranks. Returns a new tensor of the same shape and dtype."""
     ### BEGIN SOLUTION
     chunks = tensor.flatten().tensor_split(dist.get_world_size(group))
     finished = ring_reduce_scatter(chunks, group=group)
@@ -352,8 +354,8 @@ check("week01.ring-all-reduce", ring_all_gather, ring_all_reduce, cases=cases)
 # %% [markdown]
 # ## 7 · The same order on every rank
 #
-# A training loop averages its loss, for the log, and its gradient. On rank 0 somebody wanted the loss first. **What
-# will each rank see? Predict, then run.**
+# A training loop averages its loss, for the log, and its gradient. Somebody made rank 0 average the loss first.
+# **What will each rank see? Predict, then run.**
 
 
 # %%
@@ -370,20 +372,20 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# A rank got a message of the wrong length and died of it; its peer lost its partner. With NCCL they may hang until a
-# timeout, minutes later. And if both tensors had the same shape, you would see nothing at all: loss and gradient
-# would be *added to each other*. The report's last line is the one to look for: where the ranks diverge.
+# One rank received a message of the wrong length and crashed, and its peer lost the connection. With NCCL they may
+# hang until a timeout, minutes later. If both tensors had the same shape, you would see no error at all: loss and
+# gradient would be *added to each other*. The report's last line says where the ranks diverge.
 #
 # ### Hang hunt: `average_loss_and_gradient`
 #
 # **`average_loss_and_gradient(loss, gradient, *, group)`** returns the means of both over the group, on every rank,
-# and leaves its inputs alone. The library's all-reduce is allowed here. By hand: losses 2 and 4, gradients `[1 1]` and
-# `[3 5]` become 3 and `[2 3]` on both ranks. *About 5 lines.*
+# and leaves its inputs unchanged. You may use the library's all-reduce here. By hand: losses 2 and 4 and gradients
+# `[1 1]` and `[3 5]` become 3 and `[2 3]` on both ranks. *About 5 lines.*
 
 
 # %% exercise="week01.same-order"
 def average_loss_and_gradient(loss, gradient, *, group):
-    """Average a loss (a scalar tensor) and a gradient (any shape) over the group; returns (loss, gradient)."""
+    """Average a loss (a scalar tensor) and a gradient (any shape) over the group. Returns (loss, gradient)."""
     ### BEGIN SOLUTION
     means = []
     for tensor in (loss, gradient):
@@ -401,25 +403,25 @@ check("week01.same-order", average_loss_and_gradient, cases=cases)
 # %% [markdown]
 # ## 8 · What does it cost?
 #
-# The α-β model counts what must happen one after the other: each message costs α, each byte β.
+# The α-β model counts what must happen sequentially: each message costs α, each byte β.
 #
 # - **ring**: 2(N−1) steps, S/N bytes each.
-# - **tree** (树): sums go up a *binomial* tree (二项树) to rank 0: rank 1 sends to 0 and 3 to 2, then 2 to 0. The total
-#   comes down. ⌈log₂ N⌉ levels up and as many down, S bytes each.
+# - **tree** (树): sums go up a *binomial* tree (二项树) to rank 0: rank 1 sends to 0 and 3 to 2, then 2 to 0. The
+#   total comes back down. That is ⌈log₂ N⌉ levels up and as many down, S bytes each.
 #
-# So the ring sends little and often, the tree a lot and seldom. **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1 s per
-# byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) = 36 s. With α = 20 s it is 132 against 112.
+# So the ring sends many small messages, and the tree a few large ones. **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1
+# s per byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) = 36 s. With α = 20 s they take 132 s and 112 s.
 #
 # **`all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm)`** returns the seconds; `algorithm` is `"ring"` or
 # `"tree"`. *About 5 lines.*
 #
-# > **"Data parallelism transmits 2× the parameters every batch"** is the limit for large N. Exactly it is 2(N−1)/N:
-# > as many bytes as the gradient has for two ranks, and never quite twice.
+# > **"Data parallelism transmits 2× the parameters every batch"** is the limit for large N. The exact factor is
+# > 2(N−1)/N: 1 for two ranks, and always less than 2.
 
 
 # %% exercise="week01.all-reduce-seconds"
 def all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm):
-    """Seconds of one all-reduce; num_bytes: the whole tensor, alpha: seconds per message, beta: seconds per byte."""
+    """Seconds of one all-reduce. num_bytes: the whole tensor; alpha: seconds per message; beta: seconds per byte."""
     ### BEGIN SOLUTION
     if algorithm == "ring":
         return 2 * (num_ranks - 1) * (alpha + num_bytes / num_ranks * beta)
@@ -435,9 +437,9 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 
 # %% [markdown]
 # **Can an all-reduce send less than the ring?** *One* rank can: in a tree of four, ranks 1 and 3 send S each. *All
-# together* cannot: each number needs N−1 messages to be added up and N−1 more to reach the others, 2(N−1) · S in all.
-# So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring nobody sends more. A switch (交换机) that adds, as
-# SHARP's do, lets each rank send S once.
+# ranks together* cannot: each number needs N−1 messages to be added up and N−1 more to reach the other ranks, 2(N−1)
+# · S in total. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring no rank sends more than that. A
+# switch (交换机) that can add, such as SHARP's, lets each rank send S only once.
 #
 # | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
 # |---|---|---|---|
@@ -448,19 +450,19 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # | NVLS (NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 |
 #
 # *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
-# then the same backward: the tree's steps and the ring's bytes, for powers of two. *Double binary trees* send half of
-# the tensor through each of two trees; a leaf of one is an inner node of the other.
+# then does the same in reverse. It has the tree's steps and the ring's bytes, for powers of two. *Double binary
+# trees* send half of the tensor through each of two trees; a leaf of one is an inner node of the other.
 #
-# NCCL estimates as you do, for each call (`src/graph/tuning.cc`). It also knows *NVLS*, where switches add, and *PAT*,
-# a tree for all-gathers. Protocols (协议) pack bytes: *Simple* for long messages, *LL*, *LL128* for short ones. A
-# "ring" is several, one through each network card.
+# NCCL makes such an estimate for each call (`src/graph/tuning.cc`). It can also choose *NVLS*, where switches add,
+# and *PAT*, a tree for all-gathers. Its protocols (协议) pack bytes: *Simple* for long messages, *LL* and *LL128* for
+# short ones. An NCCL "ring" is several rings, one through each network card.
 #
 # ### Build the tree
 #
-# **`tree_all_reduce(tensor, *, group)`** returns the sum over the group on every rank, as a new tensor of any shape and
-# dtype, from `send` and `recv` alone (or `isend` and `irecv`). Up, for `distance` 1, 2, 4, …: a rank at an odd multiple
-# sends its sum to `rank - distance`, which adds it to its own; then the total takes the same steps backward, the
-# largest distance first. *About 14 lines.*
+# **`tree_all_reduce(tensor, *, group)`** returns the sum over the group on every rank as a new tensor, for any shape
+# and dtype. Use only `send` and `recv` (or `isend` and `irecv`). On the way up, for `distance` 1, 2, 4, …, a rank at
+# an odd multiple of `distance` sends its sum to `rank - distance`, which adds it to its own. The total then takes the
+# same steps in reverse, largest distance first. *About 14 lines.*
 #
 # **By hand**, ranks 0 to 3 hold 1, 2, 3, 4. Up: 1 sends 2 to 0 (now 3) while 3 sends 4 to 2 (now 7); then 2 sends 7 to
 # 0 (now 10). Down: 0 sends 10 to 2; then 0 to 1, while 2 to 3.
@@ -468,7 +470,7 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 
 # %% exercise="week01.tree-all-reduce"
 def tree_all_reduce(tensor, *, group):
-    """Sum over the group, new, on every rank: up a binomial tree to the first rank, and down the same tree."""
+    """Sum over the group, up a binomial tree to the first rank and down again. Returns a new tensor on every rank."""
     ### BEGIN SOLUTION
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     total, arriving = tensor.clone(), torch.empty_like(tensor)
@@ -500,8 +502,8 @@ check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
 # %% [markdown]
 # ## 9 · Predict, then measure
 #
-# **Bytes.** The formula gives bytes; the meter counts what each rank really hands to `send`. N does not divide the
-# sizes below. How far apart will the two columns be?
+# **Bytes.** The formula predicts bytes; the meter counts what each rank actually passes to `send`. N does not divide
+# the sizes below. How far apart will the two columns be?
 
 
 # %%
@@ -519,11 +521,11 @@ figure, ax = figures.new_axes(8, 3.6)
 figures.show(figure, figures.draw_traffic(ax, num_ranks, 4 * num_elements))
 
 # %% [markdown]
-# Equal to the last byte. (The package's `collectives.ring_all_reduce` stands in for yours. Write `ring_all_reduce`
-# instead, here and below, as soon as its check passes.) The figure puts all collectives on one axis.
+# Equal to the last byte. (This is the package's `collectives.ring_all_reduce`. Once your check passes, use your own
+# `ring_all_reduce`, here and below.) The figure shows all collectives on one axis.
 #
-# **Seconds.** Four ranks share this machine and its cores, so expect noise: we repeat, take the slowest rank of each
-# repetition and the best repetition of each size.
+# **Seconds.** Four ranks share this machine and its cores, so expect noise. We take the slowest rank of each
+# repetition and the best repetition for each size.
 
 
 # %%
@@ -541,13 +543,13 @@ for name, all_reduce in [("ring", collectives.ring_all_reduce), ("tree", collect
     print(name, [f"{1000 * seconds:.2f} ms" for _, seconds in points[name]])
 
 # %% [markdown]
-# **Fit.** One link for both algorithms, two unknowns. A step of the ring has four messages in flight, a step of
-# the tree at most two; with fewer cores than ranks, the ring's messages take turns (`turns`). The residuals (残差),
-# what the model does not explain, stand beside the dots of the first figure. Their extremes are the **range to
-# expect** of a prediction: the best of 25 repetitions lies in it, a single one may take several times as long.
+# **Fit.** Both algorithms use the same link, so there are two unknowns. A step of the ring has four messages in
+# flight, a step of the tree at most two. With fewer cores than ranks, the ring's messages take turns (`turns`). The
+# first figure shows the residuals (残差), what the model does not explain. Their extremes are the **range to
+# expect**: the best of 25 repetitions falls in it; a single one may take several times as long.
 #
-# **Crossover.** The second figure draws your link as if every rank had a core of its own; its dots are this machine.
-# Where do ring and tree cross, and why not where the lines do?
+# **Crossover.** The lines of the second figure assume your link and one core per rank; the dots were measured on this
+# machine. Where do ring and tree cross, and why not where the lines cross?
 
 # %%
 turns = collectives.ranks_per_core(4)
@@ -563,15 +565,15 @@ figure, ax = figures.new_axes(8, 4)
 figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link))
 
 won = [size for (size, ring), (_, tree) in zip(points["ring"], points["tree"], strict=True) if tree < ring]
-slack = tree_messages - ring_bytes  # bytes that the tree sends more, in units of S
+slack = tree_messages - ring_bytes  # extra bytes that the tree sends, in units of S
 limit = (ring_messages * turns - tree_messages) / slack * my_link.alpha / my_link.beta if slack > 0 else float("inf")
 print(f"predicted: the tree wins up to {limit / 1e6:.2f} MB; measured: up to {max(won, default=0) / 1e6:.2f} MB")
 figure, ax = figures.new_axes(8, 4)
 figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, **points))
 
 # %% [markdown]
-# Now predict what you cannot measure: your link, any N, any S. The range is that of the fit; it was measured on 4 ranks
-# of one machine, so trust it less the further you go from there.
+# Now predict what you cannot measure: your link with any N and any S. The range was measured on 4 ranks of one
+# machine, so trust it less the further you move away.
 
 
 # %% tags=["interactive"]
@@ -589,19 +591,18 @@ def predict(num_ranks=8, megabytes=100):
 # Open `tree_all_reduce` in `labs/shardlab/collectives.py` and `megatron/core/tensor_parallel/mappings.py` of
 # NVIDIA/Megatron-LM. Three questions:
 #
-# 1. `"messages"`: how many messages do **six** ranks send in one `tree_all_reduce`, all ranks together? A number.
+# 1. `"messages"`: how many messages do **six** ranks send in total in one `tree_all_reduce`? A number.
 # 2. `"backward_of_copy"`: `_CopyToModelParallelRegion` does nothing forward. Which collective does its backward call?
-#    A name, written as in `torch.distributed`.
+#    A name, spelled as in `torch.distributed`.
 # 3. `"order"`: an activation goes forward and its gradient backward through `_GatherFromSequenceParallelRegion` (with
 #    its default arguments). Which two collectives run, in order? A list of names as in the table of section 3, with
-#    `_` for `-`.
+#    `_` instead of `-`.
 #
-# And in `torch/distributed/distributed_c10d.py`, for yourself:
+# One more, ungraded, about `torch/distributed/distributed_c10d.py`:
 #
 # <details><summary>What does <code>all_reduce</code> do on a rank that is not in the group it is given?</summary>
 #
-# It warns and returns. Nothing is added and nothing hangs: the tensor is silently unreduced. Look for
-# `_rank_not_in_group`.
+# It warns and returns. Nothing is added and nothing hangs: the tensor stays unreduced. Look for `_rank_not_in_group`.
 # </details>
 
 # %% exercise="week01.reading"
@@ -616,15 +617,15 @@ reading_answers["order"] = ["all_gather", "reduce_scatter"]
 check("week01.reading", reading_answers)
 
 # %% [markdown]
-# ## 11 · Challenge: leave the node with as little as you can
+# ## 11 · Challenge: send as little as possible between nodes
 #
-# Two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast, the one between nodes is slow. A flat ring
-# 0 → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S over each. How much does it help if
-# ranks 0 and 1 first add up inside their node, and each then crosses with one half of the sum?
+# Take two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast; the link between nodes is slow. A flat ring 0
+# → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S over each. How much does it help if
+# ranks 0 and 1 first add up inside their node, and each then sends one half of the sum across?
 #
-# **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside the
-# nodes rank 0 gets `4` (1 + 3) and rank 1 `6`, rank 2 `40` and rank 3 `60`. Across, ranks 0 and 2 make `44`, ranks 1
-# and 3 `66`. Inside again, everybody collects `[44 66]`. Rank 0 sent one number to the other node, S/2.
+# **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside
+# the nodes rank 0 gets `4` (1 + 3) and rank 1 `6`, rank 2 `40` and rank 3 `60`. Across, ranks 0 and 2 get `44`, ranks
+# 1 and 3 `66`. Inside again, every rank collects `[44 66]`. Rank 0 sent one number to the other node, S/2.
 
 # %%
 flat, cross = costs.traffic.ring_all_reduce_bytes(4, 1), costs.traffic.hierarchical_all_reduce_cross_bytes(2, 2, 1)
@@ -632,19 +633,19 @@ print(f"a NIC per GPU: the busiest carries {flat} S with a flat ring, {cross} S 
 print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat / (2 * cross):g} times less")
 
 # %% [markdown]
-# Both are right, for different machines. Two flat rings, one through each NIC (网卡), share the load as well: then 1.5×
-# is left with a NIC per GPU, too. NCCL does this; later weeks count so (`costs.links`).
+# Both are right, for different machines. Two flat rings, one through each NIC (网卡), also share the load, and then
+# only 1.5× is left with one NIC per GPU, too. NCCL does this, and later weeks count this way (`costs.links`).
 #
-# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor, and
-# **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other nodes.
-# `node_group` holds the ranks of this node, `cross_group` the ranks that have this rank's place in each node. Any
-# shape, size and dtype, any number of nodes and of ranks in a node. Your own functions are all you need. *About 6
+# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor,
+# and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other
+# nodes. `node_group` holds the ranks of this node, `cross_group` the ranks at this rank's position in every node.
+# Support any shape, size, dtype, number of nodes, and ranks per node. Your own functions are all you need. *About 6
 # lines.*
 
 
 # %% exercise="week01.hierarchical-all-reduce"
 def hierarchical_all_reduce(tensor, *, node_group, cross_group):
-    """Sum over all ranks of all nodes; every rank sends 2(M-1)/M of its chunk to the other M-1 nodes, and no more."""
+    """Sum over all ranks of all nodes. Every rank sends at most 2(M-1)/M of its chunk to the other M-1 nodes."""
     ### BEGIN SOLUTION
     chunks = tensor.flatten().tensor_split(dist.get_world_size(node_group))
     node_sum = ring_reduce_scatter(chunks, group=node_group)
@@ -662,9 +663,9 @@ check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
 # %% [markdown]
 # ## 12 · Interview: 8 → 64 GPUs, does all-reduce time double?
 #
-# First the two factors. **`eight_to_sixty_four()`** returns how many times larger the bandwidth term (the factor of
-# S·β) and the latency term (the factor of α) of a ring become. From 2 to 4 ranks, for instance, they go from 1 to 1.5
-# and from 2 to 6: factors of 1.5 and 3. *One line.*
+# **`eight_to_sixty_four()`** returns the factors by which the bandwidth term (the coefficient of S·β) and the latency
+# term (the coefficient of α) of a ring grow. From 2 to 4 ranks, for example, they go from 1 to 1.5 and from 2 to 6:
+# factors of 1.5 and 3. *One line.*
 
 
 # %% exercise="week01.eight-to-sixty-four"
@@ -679,19 +680,18 @@ def eight_to_sixty_four():
 check("week01.eight-to-sixty-four", eight_to_sixty_four)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: both factors; seconds for a small and a large tensor
-# with *your* α and β (the sliders of section 9); which link the ring meets when it leaves a node of eight; what you
-# would do about it.
+# Now answer in five to eight sentences: both factors; seconds for a small and a large tensor with *your* α and β (the
+# sliders of section 9); which link the ring has to use when it leaves a node of eight; what you would do about it.
 
 # %% [markdown] manual="week01.interview" points=2
 # ### BEGIN SOLUTION
-# No: it depends on which term rules. In a ring the bandwidth term goes from 1.75 S·β to 1.97 S·β, a factor of 1.125,
-# and the latency term from 14 α to 126 α, a factor of 9. A 14 GB gradient is all bandwidth, so on equal links it
-# takes about 12% longer. A tensor of 10 KB is all latency and takes nine times as long; there a tree (6 levels
+# No: it depends on which term dominates. In a ring the bandwidth term goes from 1.75 S·β to 1.97 S·β, a factor of
+# 1.125, and the latency term from 14 α to 126 α, a factor of 9. A 14 GB gradient is all bandwidth, so on equal links
+# it takes about 12% longer. A tensor of 10 KB is all latency and takes nine times as long; there a tree (6 levels
 # instead of 3) only doubles.
 #
-# What changes more is the link: inside a node the ring runs over NVLink, with 64 GPUs it crosses InfiniBand, and one
-# ring is as fast as its slowest link, one card. With a card per GPU NCCL runs eight rings, one through each card, and
+# The link changes more: inside a node the ring runs over NVLink, with 64 GPUs it crosses InfiniBand, and one ring is
+# only as fast as its slowest link, one card. With a card per GPU NCCL runs eight rings, one through each card, and
 # together they are nearly as fast as NVLink (8 · 50 against 450 GB/s on H100); with one card per node they share it.
 # Either way a hierarchical all-reduce sends less across: reduce-scatter inside the node, all-reduce of 1/8 of the
 # tensor across, all-gather inside. I would also put small gradients into buckets, so that α is paid once for many.
@@ -707,13 +707,12 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # 2(4−1)/4 · 1 GB, in 2(4−1) messages of a quarter each.
 # </details>
 #
-# <details><summary>Rank 0 waits in recv from rank 3, all others have returned. Where do you look?</summary>
+# <details><summary>Rank 0 waits in a recv from rank 3; all others have returned. Where do you look?</summary>
 #
-# At the number of steps, or at an `if` that only some ranks take: rank 3 believes that it has sent all it had to
-# send.
+# At the number of steps, or at an `if` that only some ranks enter: rank 3 believes that it has sent everything.
 # </details>
 #
-# <details><summary>Each rank updates only its share of the weights. Which half of an all-reduce will do?</summary>
+# <details><summary>Each rank updates only its share of the weights. Which half of an all-reduce is enough?</summary>
 #
 # The reduce-scatter. The all-gather comes after the update, with weights instead of gradients: ZeRO, week 3.
 # </details>
@@ -722,18 +721,20 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 #
 # > **One.** All-Reduce = Reduce-Scatter + All-Gather, 2(N−1)/N · S bytes per rank: nearly independent of N.
 #
-# > **Two.** Latency grows with N in a ring and with log N in a tree. Short messages want trees, long ones rings.
+# > **Two.** Latency grows with N in a ring and with log N in a tree. Use trees for short messages and rings for long
+# > ones.
 #
-# > **Three.** A collective has no name on the wire. Same calls, same order, same shapes, on every rank of the group.
+# > **Three.** A collective has no name on the wire. Every rank of the group must make the same calls, in the same
+# > order, with the same shapes.
 #
 # ## 15 · Going further
 #
 # - Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in MPICH* (2005). Look for:
-#   at which sizes they change the algorithm.
+#   the sizes at which they change the algorithm.
 # - Patarasuk and Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations* (2009). Look for: the
-#   lower bound of section 8, and where it needs that ranks do the adding.
+#   lower bound of section 8, and where it assumes that ranks do the adding.
 # - NVIDIA/nccl, `src/graph/trees.cc`. Look for: the two trees, drawn in a comment.
 # - Nanotron, *The Ultra-Scale Playbook*, on collectives. Look for: what NCCL adds to the ring.
 #
-# **An experiment, not graded.** Let N grow in `costs.traffic.tree_ring_crossover_bytes(N, *my_link)`: from which N on
+# **An experiment, not graded.** Let N grow in `costs.traffic.tree_ring_crossover_bytes(N, *my_link)`: from which N
 # does the tree win for 1 MB?

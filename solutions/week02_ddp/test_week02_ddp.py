@@ -1,4 +1,4 @@
-"""Week 2: the references of its checks, partial credit, and the facts that its text and its questions name."""
+"""Week 2: the checks' reference answers, partial credit, and the facts stated on the page and in its questions."""
 
 import inspect
 import re
@@ -29,7 +29,7 @@ def text() -> str:
 
 def test_numbers_in_the_text_are_those_of_the_functions():
     worst, best = ten_and_eight.both({})
-    assert f"only {int(100 * worst)}% efficiency" in text() and f"no more than {best:.0%} can be had" in text()
+    assert f"only {int(100 * worst)}% efficiency" in text() and f"it cannot exceed {best:.0%}" in text()
     assert f"Without overlap 10/18 = {worst:.0%}" in text() and f"the best is 10/11.3 = {best:.0%}" in text()
     layers = 8
     ready = overlap.ready_times(10 / 3, [20 / 3 / layers] * layers)
@@ -44,7 +44,7 @@ def test_what_the_reading_questions_ask_is_in_torch():
     assert f"{READING['at_the_start']}(" in inspect.getsource(DistributedDataParallel.__init__)
     source = inspect.getsource(default_hooks._compress_hook)
     called = re.findall(r"\b(to|div_|all_reduce|copy_)\(", source.split("else:\n        fut")[1])
-    assert called == ["all_reduce"]  # copy_ is in decompress, which its future calls
+    assert called == ["all_reduce"]  # copy_ is in decompress, which the future calls
     assert source.index("buffer.to(dtype).div_(") < source.index("def decompress")
 
 
@@ -67,7 +67,7 @@ def test_what_is_said_of_the_sampler_and_of_powersgd():
     assert read == [[0, 4, 8], [1, 5, 9], [2, 6, 0], [3, 7, 1]]
     assert "set_epoch" in inspect.getdoc(DistributedSampler)
     source = inspect.getsource(powerSGD_hook.powerSGD_hook)
-    assert source.count("dist.all_reduce(") == 3 and "all_gather(" not in source  # the rest, P and Q
+    assert source.count("dist.all_reduce(") == 3 and "all_gather(" not in source  # uncompressed tensors, P and Q
 
 
 def test_what_top_k_leaves_out_comes_later():
@@ -97,7 +97,7 @@ def test_marks_change_nothing_on_one_process():
 @pytest.mark.parametrize(
     ("exercise", "name", "points", "words"),
     [
-        ("ddp-backward", "after_the_backward", 2, "has not left when the backward reaches layer"),
+        ("ddp-backward", "after_the_backward", 2, "is not sent before the backward reaches layer"),
         ("ddp-backward", "synchronous", 2, "a hook that waits never ends"),
         ("top-k", "no_feedback", 1.5, "Right: one step."),
     ],

@@ -12,31 +12,31 @@
 # ---
 
 # %% [markdown]
-# # Week 2 · Data parallelism (数据并行): the same model everywhere, a part of the batch each
+# # Week 2 · Data parallelism (数据并行): every rank has the whole model and part of the batch
 #
 # *3 hours · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
-# - [ ] **build** DDP: one broadcast, hooks, buckets, and messages that travel while the backward goes on;
-# - [ ] **predict** what share of a step is spent on waiting, with and without overlap;
-# - [ ] **compress** a gradient, to one bit per number and to a tenth, and keep the loss.
+# - [ ] **build** DDP: one broadcast, hooks, buckets, and messages that are sent during the backward;
+# - [ ] **predict** what share of a step is spent waiting, with and without overlap;
+# - [ ] **compress** a gradient to one bit per number or to a tenth of its bytes, and keep the loss.
 #
 # **Before you start**, answer three questions for yourself.
 #
-# <details><summary>What does a ring all-reduce of S bytes make each rank send?</summary>
+# <details><summary>How many bytes does each rank send in a ring all-reduce of S bytes?</summary>
 #
 # 2(N−1)/N · S (week 1). For two ranks: S.
 # </details>
 #
-# <details><summary>In which order does a backward finish the gradients?</summary>
+# <details><summary>In what order does a backward finish the gradients?</summary>
 #
-# From the last layer to the first. So the last layer's gradient could leave when the backward has hardly begun.
+# From the last layer to the first. So the last layer's gradient can be sent early.
 # </details>
 #
 # <details><summary>Where does autograd put a gradient, and what if there is one already?</summary>
 #
-# Into `parameter.grad`; a second backward *adds* to it. Microbatches are accumulated that way.
+# Into `parameter.grad`; a second backward *adds* to it. This is how microbatches are accumulated.
 # </details>
 
 # %%
@@ -50,18 +50,18 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Every GPU holds the whole model and takes its part of the batch. Before the optimizer may step, all need the mean
-# (平均) of all gradients. Two GPUs, joined by PCIe at 32 GB/s, compute 10 ms per step; two thirds of that is the
-# backward. One model has 24 million fp32 parameters, the other 64 million. What can the link carry in one backward?
-# Guess.
+# Every GPU holds the whole model and processes its part of the batch. Before the optimizer can step, all need the
+# mean (平均) of all gradients. Two GPUs, connected by PCIe at 32 GB/s, compute for 10 ms per step, two thirds of it
+# the backward. One model has 24 million fp32 parameters, the other 64 million. How much can the link carry during one
+# backward? Guess.
 
 # %%
 pcie, compute, window = 32e9, 0.010, 0.010 * 2 / 3
 bars = {f"{n} million parameters": costs.traffic.ring_all_reduce_bytes(2, 4e6 * n) for n in (24, 64)}
 figure, ax = figures.new_axes(7, 1.8)
 notes = [f"{1000 * num_bytes / pcie:.1f} ms" for num_bytes in bars.values()]
-limit = {"limit": pcie * window, "limit_label": "what PCIe carries in a backward"}
-title = "One gradient fits behind its backward, one does not"
+limit = {"limit": pcie * window, "limit_label": "what PCIe can carry in a backward"}
+title = "One gradient hides behind its backward, one does not"
 figures.show(
     figure,
     figures.draw_bars(ax, bars, title=title, notes=notes, **limit),
@@ -74,24 +74,24 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
         print(f"{name}, {label}: adds {added:.0%} to the compute, which is {share:.0%} of the step, without overlap")
 
 # %% [markdown]
-# Lecture notes say that DDP over PCIe adds 20–40% to a step and over NVLink 5–10%. You see what such ranges are made
-# of: bytes, bandwidth, seconds of compute. The number to watch is the **communication efficiency**:
-# compute / (compute + *exposed* communication), where exposed means that nothing is computed meanwhile.
+# Lecture notes say that DDP adds 20–40% to a step over PCIe and 5–10% over NVLink. Such ranges come from bytes,
+# bandwidth, and seconds of compute. Watch the **communication efficiency**: compute / (compute + *exposed*
+# communication), where exposed means that nothing is computed meanwhile.
 #
 # ### Warm-up: efficiency
 #
-# **`efficiency(compute_seconds, communication_seconds, window_seconds)`**: as much of the communication hides as fits
-# into the window, in which the rank has something to compute anyway. By hand: 10 ms of compute, 4 ms of communication,
-# a window of 3 ms: 1 ms is exposed, the efficiency is 10/11. *About 2 lines.*
+# **`efficiency(compute_seconds, communication_seconds, window_seconds)`**: as much communication is hidden as fits
+# into the window, the time in which the rank is computing. By hand: with 10 ms of compute, 4 ms of communication, and
+# a window of 3 ms, 1 ms is exposed, and the efficiency is 10/11. *About 2 lines.*
 #
-# > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers, sizes from a few to
-# > 20,000 numbers and more, dtypes (float32, float64 and bfloat16), 1 to 4 ranks, and the group, often a part of
-# > the world, such as ranks 1 and 3. Layers, microbatches and buckets vary as well, and who has no gradient.
+# > **Fresh cases.** Grading adds cases. This week they vary the numbers; sizes, up to more than 20,000 numbers;
+# > dtypes (float32, float64 and bfloat16); 1 to 4 ranks; the group, often a part of the world, such as ranks 1 and 3;
+# > layers, microbatches, buckets, and which ranks have no gradient.
 
 
 # %% exercise="week02.efficiency"
 def efficiency(compute_seconds, communication_seconds, window_seconds):
-    """compute / (compute + exposed communication), at most 1; all three in seconds."""
+    """Return compute / (compute + exposed communication), at most 1. All arguments are in seconds."""
     ### BEGIN SOLUTION
     exposed = max(0, communication_seconds - window_seconds)
     return compute_seconds / (compute_seconds + exposed)
@@ -108,12 +108,12 @@ check("week02.efficiency", efficiency, cases=cases)
 # %% [markdown]
 # ## 2 · The picture first
 #
-# Four layers, 10 ms of compute, 8 ms on the link. F is the forward; each layer's backward is drawn as two halves
-# and carries the layer's number. First all gradients leave in one message after the backward, then each layer's as
-# soon as it is there. Why is the second step not 10 ms long?
+# Four layers, 10 ms of compute, 8 ms on the link. F is the forward. Each layer's backward is drawn as two halves,
+# labeled with the layer's number. First all gradients are sent in one message after the backward, then each layer's
+# as soon as it is ready. Why does the second step take more than 10 ms?
 
 # %%
-forward, backward = 0.010 / 3, [0.010 / 6] * 4  # seconds; backward: one for each layer
+forward, backward = 0.010 / 3, [0.010 / 6] * 4  # seconds; backward: one entry per layer
 for name, places in [("One message at the end", [3]), ("One message per layer", [0, 1, 2, 3])]:
     ready = [costs.overlap.ready_times(forward, backward)[place] for place in places]
     timeline = costs.overlap.transfers(ready, [0.008 / len(ready)] * len(ready))
@@ -121,20 +121,21 @@ for name, places in [("One message at the end", [3]), ("One message per layer", 
     figures.show(figure, figures.draw_overlap(ax, forward, backward, timeline, title=name, limit_seconds=0.018))
 
 # %% [markdown]
-# The forward has no gradients to send, and the last bucket cannot leave before the backward is over: it is always
+# The forward has no gradients to send. The last bucket cannot be sent before the backward is over, so it is always
 # exposed.
 #
 # ## 3 · Notation
 #
-# - **N** ranks, **S** bytes of gradients; the batch is split over the data axis, **`X[B_D, H]`**, the weights are not:
-#   **`W[H, H]`** on every rank.
-# - A local gradient is a part of a sum, **`G[H, H]{U_D}`**; all-reduce finishes it (week 1).
-# - A **bucket** (桶) is a list of parameter numbers whose gradients travel in one message: `[[3, 2], [1, 0]]`.
+# - **N** ranks, **S** bytes of gradients; the batch is split over the data axis, **`X[B_D, H]`**; the weights are
+#   not, so every rank has **`W[H, H]`**.
+# - A local gradient is a partial sum, **`G[H, H]{U_D}`**; an all-reduce completes it (week 1).
+# - A **bucket** (桶) is a list of parameter numbers whose gradients are sent in one message: `[[3, 2], [1, 0]]`.
 #
-# ## 4 · Two lines that are easily forgotten
+# ## 4 · Two lines that are easy to forget
 #
-# Four ranks fit the same weights with plain gradient descent. First all is right, then nobody divides, then the ranks
-# begin with different weights. **Which run fails, and which only looks as if it worked? Commit, then run.**
+# Four ranks fit the same weights with plain gradient descent. The first run is correct, the second does not divide,
+# the third starts with different weights. **Which run fails, and which only looks as if it worked? Commit to an
+# answer, then run.**
 
 
 # %%
@@ -157,21 +158,23 @@ for divides, equal_start in [(True, True), (False, True), (True, False)]:
     print(f"divides {divides}, same start {equal_start}: rank 0 is off by {wrong:.1e}, the ranks differ by {apart:.1e}")
 
 # %% [markdown]
-# A sum for a mean is a learning rate N times too high: this run explodes. With Adam you would see next to nothing, for
-# it divides a gradient by its own size. Different starts are worse: **the difference of two ranks never shrinks**, for
-# both subtract the same mean. The gradients fit none of the models, and the loss of each rank may even fall.
+# A sum instead of a mean acts like a learning rate that is N times too high, and this run explodes. With Adam you
+# would see almost no effect, because Adam divides a gradient by its own magnitude. Different starts are worse: **the
+# difference between two ranks never shrinks**, because both subtract the same mean. The gradients fit none of the
+# models, yet each rank's loss may fall.
 #
-# ### Bug hunt: SUM for mean
+# ### Bug hunt: a sum instead of a mean
 #
-# **`average_gradients(gradients, *, group)`** takes this rank's gradients, a list of tensors of any shapes, and returns
-# the list of their means over the group, in the same shapes and dtypes. The inputs stay as they are. The library's
-# all-reduce is allowed from now on; send no more than one of all gradients does, 2(N−1)/N of their bytes. By hand, two
-# ranks: `[[1, 2], [3]]` on rank 0 and `[[3, 6], [5]]` on rank 1 become `[[2, 4], [4]]` on both. *About 6 lines.*
+# **`average_gradients(gradients, *, group)`** takes this rank's gradients, a list of tensors of any shapes, and
+# returns the list of their means over the group, in the same shapes and dtypes. Leave the inputs unchanged. You may
+# use the library's all-reduce from now on. Send no more than an all-reduce of all gradients does, 2(N−1)/N of their
+# bytes. By hand, two ranks: `[[1, 2], [3]]` on rank 0 and `[[3, 6], [5]]` on rank 1 become `[[2, 4], [4]]` on both.
+# *About 6 lines.*
 
 
 # %% exercise="week02.average-gradients"
 def average_gradients(gradients, *, group):
-    """The mean of every gradient over the group: new tensors, same shapes and dtypes."""
+    """Return the mean of every gradient over the group as new tensors of the same shapes and dtypes."""
     ### BEGIN SOLUTION
     means = []
     for gradient in gradients:
@@ -194,21 +197,21 @@ check("week02.average-gradients", average_gradients, cases=cases)
 # %% [markdown]
 # ## 5 · Buckets
 #
-# A message costs α however short it is, and a model has hundreds of small biases. One message for everything costs α
-# once, and hides nothing.
+# Every message costs α, however short it is, and a model has hundreds of small biases. One message for everything
+# costs α only once, but hides nothing.
 #
-# **`assign_buckets(sizes, bucket_bytes)`**: `sizes[i]` is the size of parameter i in bytes, in the order of the model.
-# Return a list of buckets, each a list of parameter numbers, in the order in which a backward finishes them: the last
-# parameter first. Fill greedily: a parameter goes into the open bucket if it fits, else it opens the next one. A
-# parameter larger than a bucket gets one of its own. *About 8 lines.*
+# **`assign_buckets(sizes, bucket_bytes)`**: `sizes[i]` is the size of parameter i in bytes, in the order of the
+# model. Return a list of buckets, each a list of parameter numbers, in the order of the backward: last parameter
+# first. Fill greedily: a parameter goes into the open bucket if it fits; otherwise it opens the next bucket. A
+# parameter larger than a bucket gets its own bucket. *About 8 lines.*
 #
-# **By hand:** sizes `[4, 12, 4, 4]`, buckets of 8. Parameters 3 and 2 fill the first bucket. Parameter 1 is larger than
-# any bucket and gets its own; 0 no longer fits there: `[[3, 2], [1], [0]]`.
+# **By hand:** sizes `[4, 12, 4, 4]`, buckets of 8. Parameters 3 and 2 fill the first bucket. Parameter 1 is larger
+# and gets its own; 0 does not fit there: `[[3, 2], [1], [0]]`.
 
 
 # %% exercise="week02.assign-buckets"
 def assign_buckets(sizes, bucket_bytes):
-    """Lists of parameter numbers, from the last parameter to the first, at most bucket_bytes a list if it can be."""
+    """Group parameter numbers into lists, last parameter first, each list at most bucket_bytes where possible."""
     ### BEGIN SOLUTION
     buckets, filled = [], 0
     for number in reversed(range(len(sizes))):
@@ -227,14 +230,14 @@ cases = [{"sizes": sizes, "bucket_bytes": bucket_bytes} for sizes, bucket_bytes 
 check("week02.assign-buckets", assign_buckets, cases=cases)
 
 # %% [markdown]
-# **torch's rule** differs in two points. It closes a bucket once it has *reached* its limit, so that a bucket may be
-# larger by nearly one parameter. And it does not trust the order of the model: the first iteration uses one bucket
-# for everything, and notes in which order the gradients really come; then the buckets are rebuilt (重建) in that order,
-# 1 MiB for the first, 25 MiB for the others. The cell shows the first point: gradients of 20, 60, 40 and 100 bytes
-# arrive one after the other. Where would your function cut?
+# **torch's rule** differs in two ways. It closes a bucket once it has *reached* its limit, so a bucket may exceed the
+# limit by nearly one parameter. And it does not rely on the order of the model: the first iteration uses one bucket
+# and records the order in which gradients actually arrive. Then buckets are rebuilt (重建) in that order, 1 MiB for
+# the first, 25 MiB for the others. In the next cell gradients of 20, 60, 40 and 100 bytes arrive one after the other.
+# Where would your function split them?
 
 # %%
-sizes = [20, 60, 40, 100]  # bytes, in the order in which the gradients come
+sizes = [20, 60, 40, 100]  # bytes, in the order in which the gradients arrive
 buckets, _ = dist._compute_bucket_assignment_by_size([torch.empty(size // 4) for size in sizes], [100], [False] * 4)
 print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for bucket in buckets])
 
@@ -242,8 +245,8 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # ## 6 · DDP
 #
 # A *hook* (钩子) is a function that autograd calls when a gradient is complete:
-# `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)`. With it, a message can leave in the
-# middle of the backward.
+# `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)`. So a message can be sent in the middle
+# of the backward.
 #
 # **`same_start(model, *, group)`**, called once at the start, broadcasts the weights of the group's first rank. *2
 # lines.*
@@ -251,23 +254,24 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # **`ddp_backward(model, microbatches, buckets, *, group)`** leaves in `parameter.grad` the mean over the ranks of the
 # gradient of `sum over microbatches of model(rows).sum()`:
 #
-# 1. all microbatches but the last: a plain backward; gradients add up, nothing is sent (frameworks: `no_sync`);
-# 2. the last one: when a bucket's gradients have come, all-reduce them as one flat tensor. One call per bucket, in
-#    the order of `buckets` on every rank, whatever order the gradients come in (a forward need not use layers in the
-#    order of `model.parameters()`, nor all ranks in the same order): no name travels;
-# 3. after the backward: wait, divide, copy back, and remove the hooks, or they pile up step by step.
+# 1. All microbatches but the last: a plain backward. Gradients accumulate; nothing is sent (`no_sync` in frameworks).
+# 2. The last one: when all gradients of a bucket have arrived, all-reduce them as one flat tensor. Make one call per
+#    bucket, in the order of `buckets` on every rank, because calls are not labeled. Gradients may arrive in any
+#    order, not only that of `model.parameters()`, and it may differ between ranks.
+# 3. After the backward: wait, divide, copy back, and remove the hooks, which would pile up.
 #
 # **By hand**, two ranks, one weight w, `model(rows)` = w · rows, two microbatches each: rank 0 has the rows 1 and 2,
-# rank 1 has 3 and 4. The gradient of a sum over rows is the sum of the rows: rank 0 adds up 1, then 1 + 2 = 3, and now
-# its bucket is full and leaves; rank 1 sends 7. Both end with `w.grad` = (3 + 7)/2 = 5, after one message.
+# rank 1 has 3 and 4. The gradient of a sum over rows is the sum of the rows. Rank 0 accumulates 1, then 1 + 2 = 3;
+# its bucket is now full and is sent. Rank 1 sends 7. Both end with `w.grad` = (3 + 7)/2 = 5, after one message.
 #
-# *About 20 lines.* No other collectives. The given `start_and_backward` calls both. The check proves overlap: other
-# ranks enter a layer's backward only when rank 0 is one layer ahead. A rank that waits inside a hook waits forever.
+# *About 20 lines.* Use no other collectives. The given `start_and_backward` calls both functions. The check tests for
+# overlap: other ranks enter a layer's backward only when rank 0 is one layer ahead. A rank that waits inside a hook
+# waits forever.
 #
 # <details><summary>Hint 1: what a hook does</summary>
 #
-# It crosses its number off `waiting`, a list with a set for each bucket. Then it sends every bucket that is full and
-# whose turn it is.
+# It removes its number from `waiting`, a list with one set per bucket. Then it sends every full bucket whose turn has
+# come.
 # </details>
 #
 # <details><summary>Hint 2: the hook, one line missing</summary>
@@ -284,7 +288,7 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 #
 # <details><summary>Hint 3: the end</summary>
 #
-# `flat.split([parameters[n].numel() for n in bucket])` cuts a bucket; `view_as(parameters[n])` gives the shape back.
+# `flat.split([parameters[n].numel() for n in bucket])` splits a bucket; `view_as(parameters[n])` restores the shape.
 # </details>
 
 
@@ -298,7 +302,7 @@ def same_start(model, *, group):
 
 
 def ddp_backward(model, microbatches, buckets, *, group):
-    """Leave the mean gradient over the group in parameter.grad; buckets travel while the last backward goes on."""
+    """Leave the mean gradient over the group in parameter.grad. Buckets are sent during the last backward."""
     ### BEGIN SOLUTION
     parameters = list(model.parameters())
     for rows in microbatches[:-1]:
@@ -327,7 +331,7 @@ def ddp_backward(model, microbatches, buckets, *, group):
 
 
 def start_and_backward(model, microbatches, buckets, *, group):
-    """Given. Both, and the weights between them."""
+    """Given: call both functions, and return the weights after `same_start`."""
     same_start(model, group=group)
     weights = [parameter.detach().clone() for parameter in model.parameters()]
     ddp_backward(model, microbatches, buckets, group=group)
@@ -335,7 +339,7 @@ def start_and_backward(model, microbatches, buckets, *, group):
 
 
 # %% check="week02.ddp-backward" points=4
-two, orders = {"microbatches": 2}, [[1, 0, 2], [2, 1, 0]]  # in which the forwards of both ranks use the layers
+two, orders = {"microbatches": 2}, [[1, 0, 2], [2, 1, 0]]  # the order in which each rank's forward uses the layers
 cases = [
     {"ranks": 4, "widths": [3, 4, 2], "bucket_bytes": 40, "subgroup": [1, 3], "calls": 2, **two, "part": "gradients"},
     {"ranks": 2, "widths": [3] * 4, "bucket_bytes": 1, "orders": orders, **two, "part": "gradients"},
@@ -347,8 +351,8 @@ check("week02.ddp-backward", start_and_backward, cases=cases)
 # %% [markdown]
 # ## 7 · Predict, then measure
 #
-# **Calls and bytes.** The package's `DataParallel` is what you wrote, as a module. Four linear layers, 3 ranks: halve
-# the bucket and look. Then four microbatches, with and without `no_sync`: what changes now?
+# **Calls and bytes.** The package's `DataParallel` is your code as a module. With four linear layers on 3 ranks, what
+# changes when you halve the bucket size? And with four microbatches, with and without `no_sync`?
 
 
 # %%
@@ -370,9 +374,9 @@ for quietly in (False, True):
     print(f"4 microbatches, no_sync {quietly}:", shardlab.run(calls_and_bytes, 68_000, 4, quietly, ranks=3)[0])
 
 # %% [markdown]
-# Calls change with the bucket size, bytes do not. Without `no_sync` every microbatch pays the whole price.
+# Calls depend on the bucket size, bytes do not. Without `no_sync` every microbatch sends all gradients.
 #
-# **Order.** On one rank, what happens when?
+# **Order.** In what order do things happen on one rank?
 
 
 # %%
@@ -389,10 +393,10 @@ def order_of_events():
 print(shardlab.run(order_of_events, ranks=2)[0])
 
 # %% [markdown]
-# When layer 0 computes its gradient, those of layers 3, 2 and 1 have left: overlap (重叠).
+# When layer 0 computes its gradient, those of layers 3, 2 and 1 have already been sent: overlap (重叠).
 #
-# **Seconds.** Ranks that share cores cannot show overlap; ranks that *sleep* can. Eight layers sleep 400 ms in all, two
-# thirds of it in the backward, and an emulated link takes 320 ms for the gradient: the picture of section 2, forty
+# **Seconds.** Ranks that share cores cannot show overlap; ranks that *sleep* can. Eight layers sleep for 400 ms in
+# total, two thirds of it in the backward, and an emulated link takes 320 ms for the gradient. It is section 2, forty
 # times slower. Predict the efficiency for 1, 2 and 8 buckets.
 
 # %%
@@ -430,12 +434,12 @@ figure, ax = figures.new_axes(8, 1.7)
 figures.show(figure, figures.draw_overlap(ax, FORWARD, BACKWARD, predicted(8), title="Eight buckets"))
 
 # %% [markdown]
-# **The range to expect:** sleeping ranks wake up late when the machine is busy. The measured column is the best of
-# three steps; one or two points below the prediction are usual, more on a loaded machine.
+# **The range to expect:** sleeping ranks wake up late when the machine is busy. Expect the measured best of three
+# steps to be one or two points below the prediction, more on a loaded machine.
 #
-# > **A correction.** "A model that takes 10 ms to compute and 8 ms to communicate has only 55% efficiency" holds only
-# > if *nothing* overlaps, as with your one bucket. With eight it is 82%, and no more than 88% can be had: the backward
-# > is 6.7 ms long, and 8 ms do not fit.
+# > **A correction.** "A model that takes 10 ms to compute and 8 ms to communicate has only 55% efficiency" is true
+# > only if *nothing* overlaps, as with your one bucket. With eight it is 82%, and it cannot exceed 88%: the backward
+# > takes 6.7 ms, and 8 ms do not fit into it.
 #
 # Move the sliders: which helps more, a faster link or more buckets?
 
@@ -449,9 +453,9 @@ def explore(num_buckets=4, kilobytes_per_second=800):
 
 
 # %% [markdown]
-# **What a profiler sees.** Those layers slept. torch's profiler records real steps, here on two ranks of your
-# machine: one sends every gradient after the backward, the other sends buckets as they fill. **Predict for each:**
-# how much of the messages' time lies beside compute?
+# **What a profiler sees.** Those layers slept. Now torch's profiler records real steps on two ranks of your machine:
+# one version sends every gradient after the backward, the other sends buckets as they fill. **Predict for each:** how
+# much of the communication time overlaps with compute?
 
 
 # %%
@@ -475,20 +479,20 @@ for name, in_buckets in (("After the backward, on this machine", False), ("Bucke
     figures.show(figure, figures.draw_profile(ax, traces, name=name))
 
 # %% [markdown]
-# None of it, and a third to most of it, as your cores have time (mind the two scales). A message of gloo needs the same
-# cores as the backward beside it; a GPU has engines to spare. Here is DDP on one H200, shared by two ranks. **Which
-# bucket can nobody hide?**
+# None in the first; between a third and most of it in the second, depending on how busy your cores are (the scales
+# differ). Gloo's messages need the same cores as the backward; a GPU has separate copy engines. Here is DDP on one
+# H200, shared by two ranks. **Which bucket cannot be hidden?**
 
 # %%
 figure, ax = figures.new_axes(9, 2.6)
 figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week02"), name="DDP on one H200"))
 
 # %% [markdown]
-# The last: it holds the gradients of the first layer, and no backward is left. Rank 1, a little ahead, waits
-# inside its messages (`docs/profiler.md`).
+# The last: it holds the first layer's gradients, and no backward is left. Rank 1, a little ahead, waits inside its
+# messages (`docs/profiler.md`).
 #
-# **Throughput against ranks** (吞吐量): four rows per rank. **Predict the curve** for
-# 1, 2 and 4 ranks. Where does it bend?
+# **Throughput (吞吐量) against the number of ranks**, with four rows per rank. **Predict the curve** for 1, 2 and 4
+# ranks. Where does it bend?
 
 
 # %%
@@ -507,12 +511,12 @@ figure, ax = figures.new_axes(7, 2.4)
 figures.show(figure, figures.draw_throughput(ax, rates))
 
 # %% [markdown]
-# At the number of your cores: beyond it ranks take turns, and every message waits for the one that is not running.
-# Below it the gap to the line is messages.
+# At the number of your cores. Beyond it ranks take turns, and every message waits for a rank that is not running.
+# Below it, the gap to the line is communication.
 #
-# **The same training.** If DDP is right, N ranks with a part of the batch each train as one process does with all of
-# it. The rows below count upward; the model learns to name the next number. **Predict:** how far apart are the losses
-# of one rank and of two after 30 steps?
+# **The same training.** N ranks that each take part of the batch must train exactly as one process with the whole
+# batch. The rows below count upward; the model learns to predict the next number. **Predict:** how far apart are the
+# losses of one rank and of two after 30 steps?
 
 
 # %%
@@ -525,7 +529,7 @@ class NextToken(torch.nn.Module):
         return shardlab.model.next_token_loss(self.gpt(rows[:, :-1]), rows[:, 1:])
 
 
-def mean_afterwards(model, microbatches, buckets, *, group):  # what your ddp_backward does, without any overlap
+def mean_afterwards(model, microbatches, buckets, *, group):  # like your ddp_backward, but without overlap
     for rows in microbatches:
         model(rows).sum().backward()
     for parameter in model.parameters():
@@ -543,7 +547,7 @@ def losses(steps, batch, lr, backward):
     for step in range(steps):
         starts = torch.randint(16, (batch, 1), generator=torch.Generator().manual_seed(step))
         rows = (starts + torch.arange(33)) % 16
-        loss = model(rows).item()  # of the whole batch, to compare
+        loss = model(rows).item()  # loss of the whole batch, for comparison
         optimizer.zero_grad()
         backward(model, [rows[rank::size]], buckets, group=dist.group.WORLD)  # this rank's share
         optimizer.step()
@@ -559,12 +563,13 @@ ax.set_ylim(0, 3.5)
 figures.show(figure, words)
 
 # %% [markdown]
-# One curve lies on the other: only the order of the sums differs. When your check has passed, put `ddp_backward` in
-# the place of `mean_afterwards`: the curve must not change.
+# The curves coincide; only the order of the sums differs. Once your check passes, replace `mean_afterwards` by
+# `ddp_backward`: the curve must not change.
 #
-# **Batch size and learning rate.** With b rows on each of N ranks a step sees N · b rows, and an epoch has N times
-# fewer steps. To get as far, the *linear scaling rule* (线性缩放) multiplies the learning rate by N, after a warm-up
-# (预热). **Predict:** half as many steps with twice the batch and twice the learning rate: same loss? For both rates?
+# **Batch size and learning rate.** With b rows on each of N ranks, a step processes N · b rows, and an epoch has N
+# times fewer steps. To make the same progress, the *linear scaling rule* (线性缩放) multiplies the learning rate by
+# N, after a warm-up (预热). **Predict:** half as many steps with twice the batch and twice the learning rate: same
+# loss? For both rates?
 
 # %%
 for lr in (0.05, 0.25):
@@ -573,11 +578,11 @@ for lr in (0.05, 0.25):
     print(f"lr {lr}:", ", ".join(f"{name}: {loss:.2f}" for name, loss in ends.items()))
 
 # %% [markdown]
-# At the small rate the rule holds; at the large one the first steps overshoot, which is what a warm-up is for. Goyal
-# et al. trained ResNet-50 by this rule with batches of up to 8192 images: a rule of thumb, not a law.
+# At the small rate the rule holds. At the large rate the first steps overshoot: use a warm-up. Goyal et al. trained
+# ResNet-50 with this rule and batches of up to 8192 images: a rule of thumb, not a law.
 #
-# **Which rank reads what.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order. Ten rows
-# do not divide by four ranks. **Which row does each rank read last?**
+# **Which rank reads which rows.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order.
+# Ten rows cannot be divided evenly among four ranks. **Which row does each rank read last?**
 
 # %%
 for rank in range(4):
@@ -586,15 +591,15 @@ for rank in range(4):
 
 # %% [markdown]
 # Rows 0 and 1 are read twice, so that all ranks take the same number of steps; `drop_last=True` leaves out the tail
-# instead. Why not let ranks 2 and 3 have a shorter last batch? They would weigh too much: rank 0 with losses 1, 1, 1
-# and rank 1 with a single 5 average to (1 + 5)/2 = 3, but the mean of the four is 2. And a rank with one batch fewer
-# leaves the others waiting in an all-reduce. Call `sampler.set_epoch(epoch)` before every epoch, or all epochs have the
-# same order.
+# instead. Why not let ranks 2 and 3 have a shorter last batch? Their rows would count too much: if rank 0 has losses
+# 1, 1, 1 and rank 1 a single 5, the means average to (1 + 5)/2 = 3, but the mean of the four losses is 2. And a rank
+# with one batch fewer leaves the others waiting in an all-reduce. Call `sampler.set_epoch(epoch)` before every epoch;
+# otherwise all epochs use the same order.
 #
 # ## 8 · A parameter that one rank does not use
 #
-# On rank 0 the input takes another branch, and parameter 1 gets no gradient. The code below leaves it out. **Who waits,
-# and for whom? Commit to an answer, then run.**
+# On rank 0 the input takes another branch, and parameter 1 gets no gradient. The code below skips it. **Which rank
+# waits, and for which? Commit to an answer, then run.**
 
 
 # %%
@@ -616,15 +621,17 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# Rank 1 waits, in its *third* call, for a rank that has long left. And its second call was answered: rank 0's gradient
-# of parameter 2 was added to rank 1's of parameter 1, for they have the same shape. No name travels with a call.
+# Rank 1 waits in its *third* call for a rank that has already returned. Its second call returned a wrong result: rank
+# 0's gradient of parameter 2 was added to rank 1's gradient of parameter 1, because they have the same shape. Calls
+# are not labeled.
 #
 # ### Bug hunt: `average_used`
 #
-# **`average_used(gradients, parameters, *, group)`**: `gradients[i]` may be None on some ranks; `parameters[i]` has its
-# shape and dtype, on all. Return the means over *all* ranks of the group, where None counts as zeros. Where **no** rank
-# has a gradient return None: a zero would still be a step for an optimizer with momentum or weight decay. Leave the
-# inputs alone. Send no more bytes than all-reduces of the gradients; to ask who used what may cost 4 KB more.
+# **`average_used(gradients, parameters, *, group)`**: `gradients[i]` may be None on some ranks; `parameters[i]` has
+# its shape and dtype on every rank. Return the means over *all* ranks of the group, counting None as zeros. Where
+# **no** rank has a gradient, return None: with a zero, an optimizer with momentum or weight decay would still take a
+# step. Leave the inputs unchanged. Send no more than all-reduces of the gradients do, plus 4 KB to find out which
+# ranks used what.
 #
 # **By hand**, two ranks, three parameters: `[2, None, None]` on rank 0 and `[4, 6, None]` on rank 1 become
 # `[3, 3, None]` on both. *About 9 lines.*
@@ -632,7 +639,7 @@ except shardlab.RanksFailed as report:
 
 # %% exercise="week02.unused"
 def average_used(gradients, parameters, *, group):
-    """Mean gradients over the group, None counting as zeros; None where no rank has a gradient."""
+    """Mean gradients over the group, counting None as zeros. Returns None where no rank has a gradient."""
     ### BEGIN SOLUTION
     used = torch.tensor([gradient is not None for gradient in gradients], dtype=torch.uint8)
     dist.all_reduce(used, dist.ReduceOp.MAX, group=group)
@@ -646,7 +653,7 @@ def average_used(gradients, parameters, *, group):
 
 
 # %% check="week02.unused" points=2
-cases = [  # "missing": for each gradient, who in the group has none
+cases = [  # "missing": for each gradient, which ranks of the group have none
     {"ranks": 2, "numbers": 4, "missing": [[0], [1], []]},
     {"ranks": 4, "numbers": 900, "missing": [[0, 1, 2], [0], [1, 2]], "subgroup": [1, 2, 3]},
     {"ranks": 1, "numbers": 3, "missing": [[0], [], []]},
@@ -655,17 +662,17 @@ check("week02.unused", average_used, cases=cases)
 
 # %% [markdown]
 # PyTorch calls this `find_unused_parameters=True` and walks the graph before each backward. Leave it off if you can:
-# it costs time, and it hides a branch that you forgot.
+# it costs time and hides a branch that you forgot.
 #
 # ## 9 · Read real code
 #
 # Open `torch/nn/parallel/distributed.py` and `torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py`. Three
 # questions:
 #
-# 1. `"first_bucket"`: buckets have 25 MiB, but the first one is smaller, to leave early. How many **bytes** may it
-#    have? A number.
-# 2. `"at_the_start"`: which function does `DistributedDataParallel.__init__` call so that all ranks begin with the same
-#    weights? A name.
+# 1. `"first_bucket"`: buckets have 25 MiB, but the first one is smaller so that it can be sent early. How many
+#    **bytes** may it have? A number.
+# 2. `"at_the_start"`: which function does `DistributedDataParallel.__init__` call so that all ranks start with the
+#    same weights? A name.
 # 3. `"order"`: when a bucket goes through `_compress_hook`, in which order do these four *happen*: `all_reduce`,
 #    `copy_`, `div_`, `to`? A list of names.
 
@@ -683,23 +690,23 @@ check("week02.reading", reading_answers)
 # %% [markdown]
 # ## 10 · Fewer bytes
 #
-# If overlap is not enough, send less. Four ways to write n numbers:
+# If overlap is not enough, send less. Four ways to encode n numbers:
 #
-# | | what travels | bytes | right in the mean? |
+# | | what is sent | bytes | unbiased? |
 # |---|---|---|---|
-# | **top-k** | the k largest, and where they stand | 8k | no |
-# | **1-bit SGD** | signs, and the mean of either sign | n/8 + 8 | no |
-# | **TernGrad** | −1, 0 or 1, drawn, times the largest | n/4 + 4 | yes |
-# | **QSGD** | a level of 0 … s and a sign, drawn, times a norm | n·bits/8 + norms | yes |
+# | **top-k** | the k largest numbers and their positions | 8k | no |
+# | **1-bit SGD** | signs, and one mean per sign | n/8 + 8 | no |
+# | **TernGrad** | −1, 0 or 1, drawn at random, times the largest | n/4 + 4 | yes |
+# | **QSGD** | a level 0 … s, drawn at random, and a sign, times a norm | n·bits/8 + norms | yes |
 #
-# The sum of two such messages is not such a message: two ranks keep different numbers, have different scales. So
-# messages are all-gathered, not all-reduced: each rank sends (N−1)·m bytes, and that grows with N. **Predict:** up to
-# how many ranks does 1-bit pay?
+# The sum of two such messages is not another such message: two ranks keep different numbers and have different
+# scales. So messages of m bytes are all-gathered, not all-reduced: each rank sends (N−1)·m bytes. **Predict:** up to
+# how many ranks is 1-bit worth it?
 #
-# Two compressors *can* be summed on the way, and so are all-reduced. **bf16**: the sum of bf16 numbers is a bf16 number
-# again, rounded (`bf16_compress_hook`): half of the bytes, whatever N is. **PowerSGD** takes a gradient as a matrix M
-# of n × m and sends P = M·Q, then Mᵀ·P, of r columns each: (n + m)·r numbers. Each is linear in M, so the sum of the
-# ranks' products is the product of the sum. What is lost goes into error feedback, below.
+# Two compressors *can* be all-reduced. **bf16** (`bf16_compress_hook`): the sum of bf16 numbers is again a bf16
+# number, rounded: half of the bytes for any N. **PowerSGD** treats a gradient as an n × m matrix M and sends P = M·Q,
+# then Mᵀ·P, with r columns each: (n + m)·r numbers. Both are linear in M, so the sum of the ranks' products is the
+# product of the sum. Error feedback, described below, keeps what is lost.
 
 # %%
 num = 124_000_000  # GPT-2
@@ -718,24 +725,24 @@ rows, columns, r = 4096, 4096, 4
 print(f"PowerSGD, r = {r}: {rows * columns / ((rows + columns) * r):.0f} times fewer numbers of a 4096 × 4096 matrix")
 
 # %% [markdown]
-# > **"Compression introduces bias"** is half of the story. Top-k and 1-bit do. TernGrad and QSGD draw, so that the mean
-# > is right; what they add is noise.
+# > **"Compression introduces bias"** is half of the story. Top-k and 1-bit do. TernGrad and QSGD draw at random: the
+# > mean is right, but noisy.
 #
 # ### One bit per number
 #
 # **`one_bit_mean(gradient, *, group)`** takes this rank's flat fp32 gradient and returns the mean over the group of
-# what 1-bit SGD sends: every number becomes the mean of all numbers *of its sign* on its rank; 0 counts as positive. To
-# each other rank ⌈n/8⌉ bytes of signs and two fp32 means, no more. With `powers = 2 ** torch.arange(8)`, eight signs
-# times `powers` add up to a byte; `byte & powers` gives them back. `view(torch.uint8)` makes bytes of the means.
-# *About 12 lines.*
+# what 1-bit SGD sends: every number is replaced by the mean of all numbers *of its sign* on its rank, with 0 counted
+# as positive. Send each other rank no more than ⌈n/8⌉ bytes of signs and two fp32 means. With `powers = 2 **
+# torch.arange(8)`, eight signs times `powers` add up to a byte, and `byte & powers` recovers them.
+# `view(torch.uint8)` turns the means into bytes. *About 12 lines.*
 #
-# **By hand**: `[3, −2, 1, −4]` leaves as the signs `1 0 1 0` and the means 2 and −3, and arrives as `[2, −3, 2, −3]`.
-# The other rank has `[1, 1, 1, 1]`, no number below 0. Mean: `[1.5, −1, 1.5, −1]`.
+# **By hand**: `[3, −2, 1, −4]` is sent as the signs `1 0 1 0` and the means 2 and −3, and decoded as `[2, −3, 2,
+# −3]`. The other rank has `[1, 1, 1, 1]`, with no negative number. The mean is `[1.5, −1, 1.5, −1]`.
 
 
 # %% exercise="week02.one-bit"
 def one_bit_mean(gradient, *, group):
-    """Mean over the group of what signs and two means per rank make of its gradient: a new flat fp32 tensor."""
+    """Mean over the group of each rank's gradient, encoded as signs and two means. Returns a new flat fp32 tensor."""
     ### BEGIN SOLUTION
     positive, powers = gradient >= 0, 2 ** torch.arange(8)
     means = torch.stack([gradient[chosen].sum() / chosen.sum().clamp(min=1) for chosen in (positive, ~positive)])
@@ -759,9 +766,9 @@ cases += [{"ranks": 1, "numbers": 21}]
 check("week02.one-bit", one_bit_mean, cases=cases)
 
 # %% [markdown]
-# **Try it, not graded: TernGrad's draw.** With the scale 2, the number 0.5 is sent as 2 in a quarter of all draws,
-# otherwise as 0: right in the mean. Replace the last line: scale · sign with probability |number| / scale
-# (`torch.rand_like(flat) < …`), else 0.
+# **Try it, not graded: TernGrad's draw.** With a scale of 2, the number 0.5 is sent as 2 in a quarter of all draws
+# and otherwise as 0, so the mean is right. Replace the last line: return scale · sign with probability |number| /
+# scale (`torch.rand_like(flat) < …`), otherwise 0.
 
 
 # %%
@@ -778,21 +785,23 @@ print(f"the mean should be {flat.tolist()}, each number within 0.1")
 # %% [markdown]
 # ### Challenge: a tenth of the bytes, the loss within 1%
 #
-# What top-k leaves out is lost. **Error feedback** (误差反馈) keeps it: add what was left out to the *next* gradient,
-# choose from the sum, keep what is left. Every number is sent, sooner or later.
+# Top-k loses the numbers it leaves out. **Error feedback** (误差反馈) adds them to the *next* gradient, chooses from
+# that sum, and keeps the rest for the step after. Every number is sent sooner or later.
 #
-# **`compressed_means(gradients, num_kept, *, group)`**: `gradients` holds this rank's flat fp32 gradient of each step,
-# in order. Return the list of means over the group, one per step, where every rank contributes the `num_kept` numbers
-# of largest magnitude of *gradient + what it has left out so far*, and zeros elsewhere. To each other rank at most 8
-# bytes per kept number: an int32 for the place, an fp32 for the value. Leave the inputs alone. *About 13 lines.*
+# **`compressed_means(gradients, num_kept, *, group)`**: `gradients` holds this rank's flat fp32 gradient of each
+# step, in order. Return the list of means over the group, one per step, where every rank contributes the `num_kept`
+# numbers of largest magnitude of *gradient + what it has left out so far*, and zeros elsewhere. Send each other rank
+# at most 8 bytes per kept number: an int32 for the position and an fp32 for the value. Leave the inputs unchanged.
+# *About 13 lines.*
 #
-# **By hand**, both ranks alike, one number kept. Step 1: `[3, −2, 1]` sends 3 and keeps `[0, −2, 1]`; the mean is
-# `[3, 0, 0]`. Step 2: the gradient `[0, −1, 2.5]` plus what was kept is `[0, −3, 3.5]`; 3.5 is sent, −3 waits.
+# **By hand**, with the same gradients on both ranks and one number kept. Step 1: from `[3, −2, 1]` each rank sends 3
+# and carries over `[0, −2, 1]`; the mean is `[3, 0, 0]`. Step 2: the gradient `[0, −1, 2.5]` plus what was carried
+# over is `[0, −3, 3.5]`; 3.5 is sent, −3 waits.
 
 
 # %% exercise="week02.top-k"
 def compressed_means(gradients, num_kept, *, group):
-    """Means over the group of what top-k with error feedback sends: a list of flat tensors, one for each step."""
+    """Means over the group of what top-k with error feedback sends. Returns a list of flat tensors, one per step."""
     ### BEGIN SOLUTION
     size, means = dist.get_world_size(group), []
     left_out = torch.zeros_like(gradients[0])
@@ -860,13 +869,13 @@ for name, codec in codecs.items():
 # ## 11 · Interview: 10 ms of compute, 8 ms of communication: what efficiency?
 #
 # **`ten_and_eight()`** returns two numbers: the efficiency without overlap, and the best that DDP can do, when the
-# whole backward (two thirds of the compute) hides communication. By hand, 6 and 5 ms: 6/11, and 6/7. *One or
-# two lines; your `efficiency` helps.*
+# whole backward (two thirds of the compute) hides communication. By hand, for 6 and 5 ms: 6/11 and 6/7. *One or two
+# lines; your `efficiency` helps.*
 
 
 # %% exercise="week02.ten-and-eight"
 def ten_and_eight():
-    """Efficiency of 10 ms compute and 8 ms communication: (without overlap, with the backward as the window)."""
+    """Efficiency for 10 ms of compute and 8 ms of communication: (without overlap, with the backward as window)."""
     ### BEGIN SOLUTION
     return efficiency(10, 8, 0), efficiency(10, 8, 10 * 2 / 3)
     ### END SOLUTION
@@ -876,26 +885,26 @@ def ten_and_eight():
 check("week02.ten-and-eight", ten_and_eight)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: both numbers and where the difference comes from; what
-# *you* measured in section 7 for one and for eight buckets; why it was below the best; three things you would change,
-# the cheapest first; and what compression would buy here.
+# Now answer in five to eight sentences: both numbers and where the difference comes from; what *you* measured in
+# section 7 for one and for eight buckets; why it was below the best; three things you would change, the cheapest
+# first; and what compression would gain here.
 
 # %% [markdown] manual="week02.interview" points=2
 # ### BEGIN SOLUTION
 # Without overlap 10/18 = 56%. With overlap only the backward can hide communication, 6.7 of the 10 ms, since there is
-# no gradient before it; 1.3 ms stay exposed and the best is 10/11.3 = 88%.
+# no gradient before it; 1.3 ms remain exposed and the best is 10/11.3 = 88%.
 #
-# I measured about 55% with one bucket and about 81% with eight. Eight stay below 88% because the first bucket is ready
-# only after the first layer of the backward, and until then the link is idle. Smaller first buckets help; buckets that
-# are too small pay α each.
+# I measured about 55% with one bucket and about 81% with eight. With eight it stays below 88% because the first
+# bucket is ready only after the first layer of the backward, and until then the link is idle. Smaller first buckets
+# help; buckets that are too small pay α each.
 #
-# First I would check that it overlaps at all (bucket size, an early parameter that is in the last bucket, a hook that
-# waits). Then accumulate microbatches under no_sync: half the communication per sample, for a larger batch. Then bf16
-# gradients, half of the bytes: 4 ms fit behind the backward but for the last bucket. Then a faster link. Top-k or 1-bit
-# would make it a tenth, but 8 ms only need to become 6: bf16 does that without touching convergence.
+# First I would check that it overlaps at all (bucket size, an early parameter in the last bucket, a hook that waits).
+# Then I would accumulate microbatches under no_sync: half the communication per sample, for a larger batch. Then bf16
+# gradients, half of the bytes: 4 ms fit behind the backward except for the last bucket. Then a faster link. Top-k or
+# 1-bit would make it a tenth, but 8 ms only need to become 6, and bf16 does that without affecting convergence.
 #
-# Full marks: 56% and 88% with the reason, own numbers, why the last or first bucket costs, a cheap remedy before an
-# expensive one.
+# Full marks: 56% and 88% with the reason, the student's own numbers, why the last or first bucket costs time, a cheap
+# remedy before an expensive one.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -906,31 +915,32 @@ check("week02.ten-and-eight", ten_and_eight)
 # Half the calls, the same bytes. Exposed time may go either way: fewer α, but a longer last bucket.
 # </details>
 #
-# <details><summary>Two ranks print the same averaged gradient and save different models. What was forgotten?</summary>
+# <details><summary>Two ranks print the same averaged gradient but save different models. What is missing?</summary>
 #
-# The broadcast of the first rank's weights. Equal gradients keep a difference as it is.
+# The broadcast of the first rank's weights. With equal gradients, an initial difference never changes.
 # </details>
 #
 # ## 13 · Take away
 #
-# > **One.** DDP is a broadcast once and one mean per step: 2(N−1)/N · S bytes per rank, whatever the buckets are.
+# > **One.** DDP is one broadcast at the start and one mean per step: 2(N−1)/N · S bytes per rank, for any buckets.
 #
 # > **Two.** Only the backward hides communication, and the last bucket is always exposed.
 #
-# > **Three.** Same calls in the same order on every rank, also for gradients that are not there.
+# > **Three.** Every rank makes the same calls in the same order, even for gradients it does not have.
 #
 # ## 14 · Going further
 #
-# - Li et al., *PyTorch Distributed*, arXiv 2006.15704. Look for: why buckets are filled in the reverse order (section
-#   3.2), and at which bucket size their curves have a minimum.
-# - Karimireddy et al., *Error Feedback Fixes SignSGD*, arXiv 1901.09847. Look for: the counterexample on which signs
+# - Li et al., *PyTorch Distributed*, arXiv 2006.15704. Look for: why buckets are filled in reverse order (section
+#   3.2), and the bucket size at which their curves have a minimum.
+# - Karimireddy et al., *Error Feedback Fixes SignSGD*, arXiv 1901.09847. Look for: the counterexample where signs
 #   alone never converge. Stich et al., arXiv 1809.07599: top-k with memory, algorithm 1.
-# - Goyal et al., *Accurate, Large Minibatch SGD*, arXiv 1706.02677. Look for: the linear scaling rule, its warm-up, and
-#   the batch size up to which it held. Vogels et al., *PowerSGD*, arXiv 1905.13727: why linearity was the aim.
-# - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: where each proves
-#   that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), came first, from speech.
-# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on
-#   your machine and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows DDP's whole step in one screen.
+# - Goyal et al., *Accurate, Large Minibatch SGD*, arXiv 1706.02677. Look for: the linear scaling rule, its warm-up,
+#   and the batch size up to which it held. Vogels et al., *PowerSGD*, arXiv 1905.13727: why they wanted linearity.
+# - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: where each
+#   proves that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), came first, from speech
+#   recognition.
+# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on your machine
+#   and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows the whole DDP step on one screen.
 #
-# **An experiment, not graded.** `TopK(0.01)` keeps a fourth of what 4% keep. At which learning rate does it still
-# train, and why is error feedback like a delay of n/k steps?
+# **An experiment, not graded.** `TopK(0.01)` keeps a quarter of what `TopK(0.04)` keeps. At which learning rate does
+# it still train, and why is error feedback like a delay of n/k steps?

@@ -1,4 +1,4 @@
-"""Week 3: the numbers that its page names, partial credit, and the facts that its reading questions ask for."""
+"""Week 3: the numbers stated on its page, partial credit, and the facts behind its reading questions."""
 
 import inspect
 

@@ -12,31 +12,31 @@
 # ---
 
 # %% [markdown]
-# # Week 3 · ZeRO (零冗余优化): why should every rank remember the same?
+# # Week 3 · ZeRO (零冗余优化): why should every rank store the same state?
 #
 # *2.5 hours · 2 to 4 ranks, once 8 · no GPU needed*
 #
 # After this week you can
 #
 # - [ ] **build** a sharded Adam with float32 master weights, and gradients that are reduced inside the backward;
-# - [ ] **predict** the bytes that a rank holds and sends in each stage, padding included, and see both hold;
-# - [ ] **find** the step that is right on every rank alone and wrong for all of them together.
+# - [ ] **predict** the bytes that a rank holds and sends in each stage, including padding, and confirm both;
+# - [ ] **find** a step that is right on each rank alone but wrong for all of them together.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What does every rank of data parallelism (数据并行) hold after a step?</summary>
 #
-# The same: the same weights, the same mean gradient, the same optimizer state. Only the batches differ.
+# The same weights, the same mean gradient, and the same optimizer state. Only the batches differ.
 # </details>
 #
-# <details><summary>Which two collectives make an all-reduce?</summary>
+# <details><summary>Which two collectives make up an all-reduce?</summary>
 #
 # A reduce-scatter, then an all-gather (week 1). This week something happens between the two.
 # </details>
 #
-# <details><summary>What does Adam remember from step to step?</summary>
+# <details><summary>What does Adam keep from step to step?</summary>
 #
-# For each weight a running mean of its gradients, the momentum (动量), and one of their squares, the variance (方差).
+# For each weight a running mean of its gradients, the momentum (动量), and of their squares, the variance (方差).
 # </details>
 
 # %%
@@ -50,36 +50,38 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# The weights of a 7B model are 14 GB in bf16. A GPU has 80 GB. It should fit five times, and it does not fit once.
+# The weights of a 7B model take 14 GB in bf16. A GPU has 80 GB. The model should fit five times, but it does not even
+# fit once.
 #
-# In mixed precision (混合精度) a parameter costs 2 bytes as a weight and 2 as a gradient, in bf16; then 12 in the
-# optimizer, in float32: a master copy (主权重) of the weight, momentum and variance, 4 bytes each. These 16 bytes are
-# the **model states** (模型状态). Eight data-parallel ranks hold eight equal copies of them.
+# In mixed precision (混合精度) a parameter takes 2 bytes for the weight and 2 for the gradient, both in bf16, and 12
+# in the optimizer, in float32: a master copy (主权重) of the weight, momentum, and variance, 4 bytes each. These 16
+# bytes are the **model states** (模型状态). Eight data-parallel ranks hold eight identical copies of them.
 #
-# > **One convention.** Weeks 3 to 9 and 11 count as ZeRO's paper does: gradients are kept and sent in bf16, 2 bytes,
-# > 16 in all. Megatron sums and sends the gradients of a bf16 model in float32: 4 bytes, 18 in all. So do the course's
-# > planner and weeks 10, 15 and 16, where a plan has to fit a real GPU.
+# > **One convention.** Weeks 3 to 9 and 11 count bytes as the ZeRO paper does: gradients are kept and sent in bf16, 2
+# > bytes, so a parameter takes 16. Megatron sums and sends the gradients of a bf16 model in float32, 4 bytes, so a
+# > parameter takes 18. The course's planner and weeks 10, 15 and 16, where a plan has to fit a real GPU, do the same.
 
 # %%
 stages = ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
 rows = {name: vars(costs.zero_state_bytes(7e9, 8, stage)) for stage, name in enumerate(stages)}
 figure, ax = figures.new_axes(7, 2.8)
-title = "7 billion parameters on 8 ranks: from stage 1 on they fit"
+title = "7 billion parameters on 8 ranks fit from stage 1 on"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
 # ### Warm-up: the table of bytes
 #
-# ZeRO cuts one part after another into N slices, one per rank: stage 1 the optimizer state, stage 2 the gradients as
-# well, stage 3 the weights as well (next week).
+# Each stage of ZeRO splits one more part into N slices, one per rank: stage 1 splits the optimizer state, stage 2
+# also the gradients, and stage 3 also the weights (next week).
 #
-# **`state_bytes(num_parameters, num_ranks)`** returns four numbers, the bytes of model states on one rank with DDP and
-# with stages 1, 2 and 3. By hand, 100 parameters on 4 ranks: DDP 200 + 200 + 1200 = 1600; stage 1 cuts the 1200 to
-# 300, which leaves 700. No padding yet: a slice is P/N, even if that is a fraction. *About 2 lines.*
+# **`state_bytes(num_parameters, num_ranks)`** returns four numbers: the bytes of model states on one rank with DDP
+# and with stages 1, 2 and 3. By hand, 100 parameters on 4 ranks: DDP needs 200 + 200 + 1200 = 1600; stage 1 reduces
+# the 1200 to 300, which leaves 700. Ignore padding for now: a slice has P/N parameters, even if that is a fraction.
+# *About 2 lines.*
 #
-# > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers; shapes and sizes (N
-# > divides some, and some have fewer numbers than ranks); dtypes (float32, float64 and bfloat16); 1 to 8 ranks; and the
-# > group, often only a part of the world, such as ranks 1 and 3.
+# > **Fresh cases.** Grading adds cases to those you see. This week they vary the numbers; shapes and sizes (not
+# > always divisible by N, sometimes fewer numbers than ranks); dtypes (float32, float64 and bfloat16); 1 to 8 ranks;
+# > and the group, often only a part of the world, such as ranks 1 and 3.
 
 
 # %% exercise="week03.state-bytes"
@@ -97,20 +99,21 @@ check("week03.state-bytes", state_bytes, cases=cases)
 
 # %% [markdown]
 # > **Three corrections to lecture notes, ours included.** *"Model states = 4Φ"* counts numbers: weight, gradient,
-# > momentum, variance. All in float32 that is 4 · 4 = 16 bytes per parameter; in mixed precision 2 + 2 + 12 = 16 again,
-# > by accident, and 18 if gradients are summed in float32. *"The optimizer state is 12× the model"*: it is 12 **bytes
-# > per parameter**, six times the bf16 weights. *"ZeRO-1 saves 4×, ZeRO-2 8×, ZeRO-3 3N×"*: run the next cell.
+# > momentum, variance. With everything in float32 that is 4 · 4 = 16 bytes per parameter. Mixed precision happens to
+# > give 2 + 2 + 12 = 16 as well, or 18 if gradients are summed in float32. *"The optimizer state is 12× the model"*:
+# > it is 12 **bytes per parameter**, six times the bf16 weights. *"ZeRO-1 saves 4×, ZeRO-2 8×, ZeRO-3 3N×"*: run the
+# > next cell.
 
 # %%
-print("  N   ZeRO-1   ZeRO-2   ZeRO-3     times less than DDP")
+print("  N   ZeRO-1   ZeRO-2   ZeRO-3     times smaller than DDP")
 for num_ranks in (2, 8, 64, 100_000):
     ddp, *cut = (costs.zero_state_bytes(1.0, num_ranks, stage).total for stage in range(4))
     print(f"{num_ranks:6}", *(f"{ddp / held:8.4g}" for held in cut))
 
 # %% [markdown]
-# 4× and 8× are the limits for many ranks, where the slices vanish and 4 or 2 whole bytes stay. With N = 8 it is less.
-# ZeRO-3 divides by N and not by 3N: three parts are cut, each by N. And all of this is about model states alone;
-# activations are not among them (week 6).
+# 4× and 8× are the limits for many ranks, where the slices become negligible and 4 or 2 full bytes remain. With N = 8
+# the factors are smaller. ZeRO-3 divides by N, not by 3N: it splits three parts, each into N. All of this is about
+# model states only; it does not include activations (week 6).
 
 
 # %% tags=["interactive"]
@@ -118,31 +121,32 @@ for num_ranks in (2, 8, 64, 100_000):
 def memory(billions=7, num_ranks=8):
     for stage, name in enumerate(stages):
         held = costs.zero_state_bytes(1e9 * billions, num_ranks, stage).total
-        print(f"{name}: {held / 1e9:8.1f} GB on each rank" + (", too much for 80 GB" if held > 80e9 else ""))
+        print(f"{name}: {held / 1e9:8.1f} GB on each rank" + (", does not fit in 80 GB" if held > 80e9 else ""))
 
 
 # %% [markdown]
 # ## 2 · The picture first
 #
-# Two ranks, four weights, each rank with gradients of its own part of the batch. Rank 0 owns the first half of the
-# weights, rank 1 the second; only the owner keeps Adam's memory of a weight, and only the owner updates it.
+# Two ranks hold the same four weights, and each rank has the gradients from its part of the batch. Rank 0 owns the
+# first half of the weights, rank 1 the second. Only the owner keeps Adam's state for a weight, and only the owner
+# updates it.
 #
 # | | rank 0 | rank 1 |
 # |---|---|---|
 # | weights, the same | `[ 5 5 5 5 ]` | `[ 5 5 5 5 ]` |
 # | own gradients | `[ 1 2 3 4 ]` | `[ 3 2 1 0 ]` |
 # | 1: **reduce-scatter**, mean | `[ 2 2 · · ]` | `[ · · 2 2 ]` |
-# | 2: **update** of the own half | `[ 3 3 · · ]` | `[ · · 3 3 ]` |
+# | 2: **update** of its half | `[ 3 3 · · ]` | `[ · · 3 3 ]` |
 # | 3: **all-gather** of weights | `[ 3 3 3 3 ]` | `[ 3 3 3 3 ]` |
 #
-# Step 2 stands between the two halves of an all-reduce. **Predict:** how many bytes more than DDP does this send?
+# Step 2 comes between the two halves of an all-reduce. **Predict:** how many more bytes than DDP does this send?
 
 
 # %%
 def one_step(gradient):
     mine, weights = torch.empty(2), torch.full((4,), 5.0)
     dist.reduce_scatter_single(mine, gradient)
-    own = weights.chunk(2)[dist.get_rank()] - mine / 2  # plain gradient descent, the learning rate is 1
+    own = weights.chunk(2)[dist.get_rank()] - mine / 2  # plain gradient descent with a learning rate of 1
     dist.all_gather_single(weights, own)
     return own.tolist(), weights.tolist()
 
@@ -159,31 +163,33 @@ print(
 # None. An all-reduce is a reduce-scatter of gradients and an all-gather of *gradients*; ZeRO-1 gathers *weights*
 # instead, which have the same size.
 #
-# **Notation.** P parameters, N ranks along mesh axis D; `w[P]`, `g[P]{U_D}`, and what stages cut: reduce-scatter
-# `g[P]{U_D}` → `g[P_D]`, update `m[P_D]`, all-gather `w[P_D]` → `w[P]`.
+# **Notation.** P parameters, N ranks along mesh axis D; weights `w[P]`, gradients `g[P]{U_D}`. A step is:
+# reduce-scatter `g[P]{U_D}` → `g[P_D]`, update `m[P_D]`, all-gather `w[P_D]` → `w[P]`.
 #
-# ## 3 · A model that does not divide
+# ## 3 · A model that does not divide evenly
 #
-# A model is a list of matrices and vectors, and 1857 parameters do not divide by 4. So all tensors are laid end to
-# end in one flat vector (展平), and zeros at the end, padding (填充), make N equal slices: 4 · 465 = 1857 + 3. Slices
-# end in the middle of a matrix; Adam does not mind, for it treats every number by itself.
+# A model is a list of matrices and vectors, and 1857 parameters are not divisible by 4. So all tensors are
+# concatenated into one flat vector (展平), and padding (填充), zeros at the end, makes N equal slices: 4 · 465 =
+# 1857 + 3. A slice may end in the middle of a matrix. That does not matter, because Adam treats every number
+# separately.
 #
-# **`flatten_and_pad(tensors, num_ranks)`** returns the vector, as short as it can be, in the dtype of the tensors.
-# **`unflatten(flat, tensors)`** goes back: a list of parts of `flat`, shaped like the `tensors`; it leaves the padding
-# out. *About 2 and 5 lines.*
+# **`flatten_and_pad(tensors, num_ranks)`** returns the vector, as short as possible, in the dtype of the tensors.
+# **`unflatten(flat, tensors)`** reverses this: it returns a list of parts of `flat`, shaped like the `tensors`,
+# without the padding. *About 2 and 5 lines.*
 #
-# **By hand**, 2 ranks: the matrix `[[1, 2], [3, 4]]` and the vector `[5]` become `[1, 2, 3, 4, 5, 0]`, a slice of three
-# for each rank. Back again, the first four numbers are the matrix, the fifth the vector; the zero is left over.
+# **By hand**, 2 ranks: the matrix `[[1, 2], [3, 4]]` and the vector `[5]` become `[1, 2, 3, 4, 5, 0]`, a slice of
+# three for each rank. On the way back, the first four numbers are the matrix and the fifth is the vector; the zero is
+# left over.
 #
 # <details><summary>Hint: how much padding?</summary>
 #
-# What is missing to the next multiple. None, if it is one already. In Python `-7 % 4` is 1.
+# The distance to the next multiple, or zero if the length already is one. In Python `-7 % 4` is 1.
 # </details>
 
 
 # %% exercise="week03.flatten"
 def flatten_and_pad(tensors, num_ranks):
-    """One vector of all numbers, in order, and zeros up to a multiple of num_ranks."""
+    """One vector of all numbers in order, padded with zeros to a multiple of num_ranks."""
     ### BEGIN SOLUTION
     padding = -sum(tensor.numel() for tensor in tensors) % num_ranks
     return torch.cat([*(tensor.flatten() for tensor in tensors), tensors[0].new_zeros(padding)])
@@ -191,7 +197,7 @@ def flatten_and_pad(tensors, num_ranks):
 
 
 def unflatten(flat, tensors):
-    """Parts of the vector with the shapes of `tensors`, in order; what is left over is padding."""
+    """Parts of the vector with the shapes of `tensors`, in order. The rest is padding."""
     ### BEGIN SOLUTION
     parts, begin = [], 0
     for tensor in tensors:
@@ -212,7 +218,7 @@ check("week03.flatten", flatten_and_pad, unflatten, cases=cases)
 # %% [markdown]
 # ## 4 · Why a master copy?
 #
-# A weight of 1.0 in bf16 grows by 0.001, a hundred times. **What is it then? Commit to an answer, then run.**
+# Add 0.001 to a bf16 weight of 1.0 a hundred times. **What is it then? Commit to an answer, then run the cell.**
 
 # %%
 weight, master = torch.ones(1, dtype=torch.bfloat16), torch.ones(1)
@@ -223,11 +229,11 @@ print(f"bf16 alone: {weight.item()}, a float32 master: {master.item():.4f}, roun
 print("the next number after 1 in bf16:", torch.tensor(1.0).bfloat16().nextafter(torch.tensor(2.0).bfloat16()).item())
 
 # %% [markdown]
-# Each update is lost in rounding (舍入), all hundred of them. In float32 they add up, and the bf16 weight is made anew
-# from the master after each step.
+# All hundred updates are lost to rounding (舍入). In float32 they add up, and the bf16 weight is copied from the
+# master after each step.
 #
-# **Why scale the loss?** bf16 has few digits and the *range* (指数范围) of float32. fp16 has more digits and a narrow
-# range: the smallest number above 0 is 2⁻²⁴, the largest 65504. **Predict:** what becomes of a gradient of 10⁻⁸?
+# **Why scale the loss?** bf16 has few digits but the *range* (指数范围) of float32. fp16 has more digits but a narrow
+# range: the smallest number above 0 is 2⁻²⁴, the largest 65504. **Predict:** what happens to a gradient of 10⁻⁸?
 
 # %%
 gradient, scale = torch.tensor(1e-8), 2.0**16
@@ -236,10 +242,11 @@ for dtype in (torch.bfloat16, torch.float16):
     print(f"{dtype}: {plain:.2g}; scaled by 2^16 and back: {scaled:.2g}; largest number {torch.finfo(dtype).max:.3g}")
 
 # %% [markdown]
-# fp16 loses it. **Loss scaling** (损失缩放) multiplies the *loss* by a number before the backward: by the chain rule
-# all gradients grow by the same factor, and fewer fall below 2⁻²⁴. Before the update they are divided by it, in
-# float32. Too large a scale makes gradients infinite. So it is found on the way: after an infinity the step is skipped
-# and the scale halved; after 2000 good steps in a row it is doubled (torch's `GradScaler`). Below, doubled after 3:
+# fp16 rounds it to 0. **Loss scaling** (损失缩放) multiplies the *loss* by a number before the backward. By the chain
+# rule all gradients grow by the same factor, and fewer fall below 2⁻²⁴. Before the update they are divided by it, in
+# float32. If the scale is too large, gradients become infinite, so the scale is adjusted during training: after an
+# infinity the step is skipped and the scale is halved; after 2000 good steps in a row it is doubled (torch's
+# `GradScaler`). Below it is doubled after 3:
 
 # %%
 scale, good = 2.0**16, 0
@@ -250,13 +257,13 @@ for largest in (0.5, 2.0, 2.0, 0.5, 0.5, 0.25, 0.25):  # the largest gradient of
     scale, good = (scale / 2, 0) if not is_finite else (2 * scale, 0) if good == 3 else (scale, good)
 
 # %% [markdown]
-# With ZeRO the infinity may be in *one* rank's slice. If each rank decided alone, that rank would skip and the others
-# step: all would gather a model of which one slice lags a step behind, and their scales would differ. So before the
-# step the ranks all-reduce one number, whether anybody saw an infinity. bf16 usually needs no scale: its problem is
-# digits, and for that there is the master.
+# With ZeRO the infinity may be in *one* rank's slice. If each rank decided alone, that rank would skip the step and
+# the others would take it: all ranks would gather a model in which one slice is a step behind, and their scales would
+# differ. So before the step the ranks all-reduce one number: whether any rank saw an infinity. bf16 usually needs no
+# scaling. Its problem is precision, and the master copy solves that.
 #
-# **Adam as data.** `adam.new_state(weights)` makes the three float32 vectors of some weights, and
-# `adam.update(state, gradient, lr=lr)` takes a step in them. The state is a dictionary:
+# **Adam as data.** `adam.new_state(weights)` creates the three float32 vectors for some weights, and
+# `adam.update(state, gradient, lr=lr)` updates them in place. The state is a dictionary:
 
 # %%
 from mine import adam
@@ -267,19 +274,19 @@ shards = {n: costs.shard_elements(1857, n) for n in (2, 4)}
 print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n, (size, padding) in shards.items()})
 
 # %% [markdown]
-# ## 5 · ZeRO-1: everybody updates a slice
+# ## 5 · ZeRO-1: every rank updates a slice
 #
-# Three functions in one cell; ranks are ranks *in the group*, and rank r owns slice r.
+# Write three functions in one cell. Ranks are ranks *in the group*, and rank r owns slice r.
 #
-# - **`mean_slice(tensors, *, group)`**: this rank's slice of the mean over ranks of the tensors, laid out and padded,
-#   in their dtype. It must send no more than a reduce-scatter, (N−1)/N of the padded vector's bytes, and leave its
-#   inputs alone. *About 4 lines.*
-# - **`zero1_state(parameters, *, group)`**: Adam's state of this rank's slice, and of nothing else: 12 bytes for each
-#   of its parameters, and nothing is sent. A view of a longer vector keeps all of it alive: one case reads the peak
-#   of memory. *2 lines.*
-# - **`zero1_step(parameters, mean, state, lr, *, group)`**: one step; `mean` is what your `mean_slice` returns. `state`
-#   and, on every rank, all `parameters` are overwritten. The new weights travel in the model's dtype, (N−1)/N of the
-#   model. *About 6 lines.*
+# - **`mean_slice(tensors, *, group)`** returns this rank's slice of the mean of the tensors over the ranks,
+#   flattened and padded, in their dtype. It must send no more than a reduce-scatter, (N−1)/N of the padded vector's
+#   bytes, and leave its inputs unchanged. *About 4 lines.*
+# - **`zero1_state(parameters, *, group)`** returns Adam's state for this rank's slice only: 12 bytes for each of its
+#   parameters. It sends nothing. A view of a longer vector keeps the whole vector alive; one case measures peak
+#   memory. *2 lines.*
+# - **`zero1_step(parameters, mean, state, lr, *, group)`** takes one step; `mean` is what your `mean_slice` returns.
+#   It overwrites `state` and, on every rank, all `parameters`. It sends the new weights in the model's dtype, (N−1)/N
+#   of the model. *About 6 lines.*
 #
 # `mean_and_step` is given: it calls your `mean_slice`, then your `zero1_step`, and sends 2(N−1)/N of the model.
 #
@@ -290,12 +297,12 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 # `[3, 2]`. Its `zero1_state` has master `[5, 5]`, momentum `[0, 0]`, variance `[0, 0]`: 24 bytes. `zero1_step` updates
 # the master, gathers both ranks' halves and writes them into the parameters.
 #
-# **Predict first:** an optimizer that shards nothing ends with the same weights. How will the check know?
+# **Predict first:** an optimizer that shards nothing ends up with the same weights. How can the check detect that?
 
 
 # %% exercise="week03.zero1"
 def mean_slice(tensors, *, group):
-    """This rank's slice of the mean over the ranks of `tensors`, laid end to end and padded."""
+    """This rank's slice of the mean of `tensors` over the ranks, flattened and padded."""
     ### BEGIN SOLUTION
     flat = flatten_and_pad(tensors, dist.get_world_size(group))
     mine = flat.new_empty(flat.numel() // dist.get_world_size(group))
@@ -305,7 +312,7 @@ def mean_slice(tensors, *, group):
 
 
 def zero1_state(parameters, *, group):
-    """Adam's state, as adam.new_state makes it, of this rank's slice of the parameters."""
+    """Adam's state for this rank's slice of the parameters, as returned by adam.new_state."""
     ### BEGIN SOLUTION
     flat = flatten_and_pad(parameters, dist.get_world_size(group))
     return adam.new_state(flat.chunk(dist.get_world_size(group))[dist.get_rank(group)])
@@ -313,7 +320,7 @@ def zero1_state(parameters, *, group):
 
 
 def zero1_step(parameters, mean, state, lr, *, group):
-    """One step of Adam with this rank's slice of the mean; overwrites `parameters`, a list of tensors, and `state`."""
+    """One step of Adam with this rank's slice of the mean. Overwrites `parameters`, a list of tensors, and `state`."""
     ### BEGIN SOLUTION
     adam.update(state, mean, lr=lr)
     mine = state["master"].to(parameters[0].dtype)
@@ -325,7 +332,7 @@ def zero1_step(parameters, mean, state, lr, *, group):
 
 
 def mean_and_step(parameters, gradients, state, lr, *, group):
-    """Given. A whole step: the mean of all ranks' gradients, then Adam."""
+    """Given: a whole step, the mean of all ranks' gradients and then Adam."""
     zero1_step(parameters, mean_slice(gradients, group=group), state, lr, group=group)
 
 
@@ -337,13 +344,13 @@ cases += [case | {"ranks": 1, "part": part} for part in ("slice", "step")]  # a 
 check("week03.zero1", mean_slice, zero1_state, mean_and_step, cases=cases)
 
 # %% [markdown]
-# ## 6 · ZeRO-2: gradients that leave at once
+# ## 6 · ZeRO-2: send each gradient when it is ready
 #
-# With ZeRO-1, when the backward ends, every rank holds all gradients, 2P bytes, and needs an N-th of them. But the
-# last layer's gradient is complete while the first layer's has not begun. What if it left at once?
+# With ZeRO-1, every rank holds all gradients, 2P bytes, at the end of the backward, but needs only 1/N of them. The
+# last layer's gradient is complete before the first layer's has even begun. What if it were sent at once?
 #
-# torch calls a hook (钩子) as soon as a parameter's gradient is complete. The next cell counts, at each such moment,
-# how many gradients exist in a model of six layers. **Predict both lists.**
+# torch calls a hook (钩子) as soon as a parameter's gradient is complete. In a model of six layers, the next cell
+# counts how many gradients exist at each of these moments. **Predict both lists.**
 
 
 # %%
@@ -368,21 +375,22 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 # ### `zero2_backward`
 #
 # **`zero2_backward(parameters, loss, *, group)`** runs the backward of `loss` and returns a list: for each of the
-# `parameters`, in their order, this rank's slice of its mean gradient. Each parameter is padded by itself, and each
-# byte is reduce-scattered once. Afterwards no parameter has a `.grad`, and at no moment did most of them exist
-# together: the check reads the peak of memory (内存峰值) of eight ranks from the kernel. Remove your hooks: the next
-# step calls the function again with the same parameters. Use your `mean_slice`. *About 9 lines.*
+# `parameters`, in their order, this rank's slice of its mean gradient. Pad each parameter separately, and
+# reduce-scatter each byte once. Afterwards no parameter may have a `.grad`, and at no time may most of the gradients
+# exist together: the check reads the peak memory (内存峰值) of eight ranks from the kernel. Remove your hooks,
+# because the next step calls the function again with the same parameters. Use your `mean_slice`. *About 9 lines.*
 #
-# `mean_square_backward` is given: it makes a loss and calls your function.
+# `mean_square_backward` is given: it computes a loss and calls your function.
 #
-# **By hand**, 2 ranks, a layer with the weight `[a b]` and the bias `[c]`. The bias may come first: ranks with the
-# gradients 2 and 4 reduce-scatter `[2, 0]` and `[4, 0]`; rank 0 keeps the mean `[3]`, rank 1 the padding `[0]`, and
-# both forget their 2 and 4. Then the weight: rank 0 keeps the mean for a, rank 1 that for b.
+# **By hand**, 2 ranks and a layer with the weight `[a b]` and the bias `[c]`. Suppose the bias is ready first. The
+# ranks' gradients are 2 and 4, so they reduce-scatter `[2, 0]` and `[4, 0]`. Rank 0 keeps the mean `[3]`, rank 1 the
+# padding `[0]`, and both free their 2 and 4. Then comes the weight: rank 0 keeps the mean for a, rank 1 the mean for
+# b.
 #
 # <details><summary>Hint 1: which hook?</summary>
 #
-# `parameter.register_post_accumulate_grad_hook(f)` calls `f(parameter)` with `.grad` in place. Keep what it returns:
-# `.remove()` takes the hook off again.
+# `parameter.register_post_accumulate_grad_hook(f)` calls `f(parameter)` once `.grad` is set. Keep what it returns:
+# its `.remove()` removes the hook.
 # </details>
 #
 # <details><summary>Hint 2: the hook, one line missing</summary>
@@ -390,14 +398,14 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 # ```python
 # def arrived(parameter):
 #     slices[parameter] = mean_slice([parameter.grad], group=group)
-#     ...  # who still holds the full gradient?
+#     ...  # what still holds the full gradient?
 # ```
 # </details>
 
 
 # %% exercise="week03.zero2"
 def zero2_backward(parameters, loss, *, group):
-    """Backward of the loss; returns this rank's slice of the mean gradient of each parameter, a list."""
+    """Run the backward of the loss. Returns a list: this rank's slice of each parameter's mean gradient."""
     ### BEGIN SOLUTION
     slices, hooks = {}, []
 
@@ -415,7 +423,7 @@ def zero2_backward(parameters, loss, *, group):
 
 
 def mean_square_backward(model, inputs, *, group):
-    """Given. The mean square of the outputs is the loss."""
+    """Given: the loss is the mean square of the outputs."""
     return zero2_backward(list(model.parameters()), model(inputs).square().mean(), group=group)
 
 
@@ -428,9 +436,10 @@ check("week03.zero2", mean_square_backward, cases=[values, memory, alone])
 # %% [markdown]
 # ## 7 · Predict, then measure
 #
-# A small GPT in bf16, trained for two steps on four ranks by the package's `Zero1` and `Zero2`, and on one rank alone:
-# there nothing is cut, and a rank of DDP holds the same. Each line `held` has three numbers: weights, gradients,
-# optimizer state. Which of them change with the stage, and to what? `sent` counts the bytes of one step.
+# The package's `Zero1` and `Zero2` train a small bf16 GPT for two steps on four ranks. For comparison, the same model
+# trains on one rank, where nothing is split, so it holds what a DDP rank would. Each `held` line has three numbers:
+# weights, gradients, and optimizer state. Which of them change with the stage, and to what? `sent` counts the bytes
+# of one step.
 
 
 # %%
@@ -461,8 +470,8 @@ for name, stage, engine, ranks in [
     print(f"  sent {sent:.0f} bytes, predicted {costs.traffic.zero_bytes(ranks, 2 * num, stage):.0f}")
 
 # %% [markdown]
-# The bytes held are the formula's, but for four: Adam counts its steps in one more number per vector. And the bytes
-# sent do not change with the stage. Week 2's DDP sends as many:
+# The bytes held match the formula except for four: Adam stores its step count as one extra number per vector. The
+# bytes sent do not change with the stage. Week 2's DDP sends just as many:
 
 
 # %%
@@ -479,19 +488,19 @@ print("DDP measured:", sent)
 due = [costs.traffic.zero_bytes(4, 2 * num, stage) for stage in range(4)]
 bars = {f"{name}, {2 + (name == 'ZeRO-3')}(N-1)/N": one for name, one in zip(stages, due, strict=True)}
 figure, ax = figures.new_axes(7, 2.4)
-title = "What one of four ranks sends in a step: only stage 3 sends more"
+title = "Bytes that one of four ranks sends per step: only stage 3 sends more"
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
-# > **What the meter counts.** A reduce-scatter is booked with a ring's bytes, as it runs between GPUs. The CPU backend
-# > gloo makes it out of an all-reduce and throws the rest away: same result, more packets. Which algorithm a library
-# > chooses is its business; that you *ask* for no more than a slice is yours.
+# > **What the meter counts.** A reduce-scatter is booked with the bytes of a ring, which is how it runs between GPUs.
+# > The CPU backend gloo implements it as an all-reduce and discards the rest: same result, more packets. The library
+# > chooses the algorithm; your job is to *ask* for no more than a slice.
 #
 # ## 8 · Bug hunt: three, four, and not five
 #
 # Gradients are clipped (梯度裁剪) so that their norm (范数) is at most 1. With ZeRO each rank holds a slice, so
-# somebody wrote this. Rank 0 holds `[3, 0]`, rank 1 `[4, 0]`. **Which norm does each report, and what becomes of the
-# direction of the gradient?**
+# somebody wrote the code below. Rank 0 holds `[3, 0]`, rank 1 `[4, 0]`. **Which norm does each rank report, and what
+# happens to the direction of the gradient?**
 
 
 # %%
@@ -506,18 +515,19 @@ slices = shardlab.PerRank([[torch.tensor([3.0, 0])], [torch.tensor([4.0, 0])]])
 print(shardlab.run(clip_as_found, slices, 1.0, ranks=2))
 
 # %% [markdown]
-# No exception, and a loss that still falls. The whole was `[3, 0, 4, 0]`, of norm √(9 + 16) = 5, and should have become
-# `[0.6, 0, 0.8, 0]`; it became `[1, 0, 1, 0]`: another direction, and still too long. More ranks make it worse.
+# There is no exception, and the loss still falls. The whole gradient was `[3, 0, 4, 0]`, with norm √(9 + 16) = 5, and
+# should have become `[0.6, 0, 0.8, 0]`. It became `[1, 0, 1, 0]` instead, which has a different direction and is
+# still too long. More ranks make it worse.
 #
 # **`clip_slices(gradients, max_norm, *, group)`** returns the norm of all ranks' slices together and scales this
-# rank's `gradients`, a list of tensors, in place. Squares are computed in float32. A rank may hold no slice at all; a
-# norm below `max_norm`, or of zero, changes nothing. Slices keep their dtype and stay where they are: each rank may
-# send 128 bytes at most. *About 6 lines.*
+# rank's `gradients`, a list of tensors, in place. Compute squares in float32. A rank may hold no slice at all. If the
+# norm is below `max_norm`, or zero, nothing changes. Slices keep their dtype and are not sent: each rank may send at
+# most 128 bytes. *About 6 lines.*
 
 
 # %% exercise="week03.clip"
 def clip_slices(gradients, max_norm, *, group):
-    """Scale this rank's slices so that all ranks' together have a norm of at most max_norm; returns the norm before."""
+    """Scale slices so that those of all ranks together have a norm of at most max_norm. Returns the norm before."""
     ### BEGIN SOLUTION
     total = sum((gradient.float().square().sum() for gradient in gradients), torch.zeros(()))
     dist.all_reduce(total, group=group)
@@ -529,7 +539,7 @@ def clip_slices(gradients, max_norm, *, group):
 
 
 # %% check="week03.clip" points=2
-cases = [  # "share": of the norm, as max_norm
+cases = [  # "share": max_norm as a share of the norm
     {"ranks": 2, "numbers": 2, "share": 0.5, "by_hand": True},
     {"ranks": 3, "numbers": 300, "share": 0.5, "empty": True},
     {"ranks": 4, "numbers": 4000, "share": 2.0, "subgroup": [1, 3], "dtype": "bfloat16"},
@@ -544,19 +554,19 @@ check("week03.clip", clip_slices, cases=cases)
 # Open `labs/shardlab/data_parallel/` (`sharded_optimizer.py`, `zero1.py`, `reducing.py`) and, in your installed torch,
 # `torch/distributed/optim/zero_redundancy_optimizer.py`.
 #
-# 1. `"on_the_way"`: many equal buckets have left in a backward of `Zero2`. How many of them, at most, still hold their
-#    full gradients when `InBackward.send_full_buckets` returns? A number.
-# 2. `"params_by"`: torch's `ZeroRedundancyOptimizer` gives whole parameters to ranks. By which collective do the new
-#    ones come back to all, in `_sync_params`? A name.
+# 1. `"on_the_way"`: many equal buckets have been sent in a backward of `Zero2`. At most how many of them still hold
+#    their full gradients when `InBackward.send_full_buckets` returns? A number.
+# 2. `"params_by"`: torch's `ZeroRedundancyOptimizer` assigns whole parameters to ranks. Which collective, in
+#    `_sync_params`, sends the updated ones back to all ranks? A name.
 # 3. `"order"`: `Zero1.step(max_norm=1.0)`: which three collectives run, in order? A list of names as in week 1, with
 #    `_`. The calls themselves are in `flat.py` and `clipping.py`.
 #
-# And in `deepspeed/runtime/zero/stage_1_and_2.py` of DeepSpeed, for yourself:
+# One more, ungraded, about DeepSpeed's `deepspeed/runtime/zero/stage_1_and_2.py`:
 #
 # <details><summary>Where does DeepSpeed avoid the bug of section 8?</summary>
 #
-# Look for `get_grad_norm_direct`: what a rank has of the sum is all-reduced over `dp_process_group`, and the root is
-# taken after it.
+# Look for `get_grad_norm_direct`: each rank's partial sum is all-reduced over `dp_process_group`, and the root is
+# taken afterwards.
 # </details>
 
 # %% exercise="week03.reading"
@@ -573,21 +583,21 @@ check("week03.reading", reading_answers)
 # %% [markdown]
 # ## 10 · Challenge: tied weights, one message per layer
 #
-# A message per parameter pays α for every bias. So let a **layer** leave together, as soon as its gradients are
-# complete. The model is `model.embedding`, the list `model.blocks`, and `model.head`, whose weight **is** the
-# embedding's (权重共享). Its gradient has two parts, one from each end of the model.
+# One message per parameter pays α for every bias. So send each **layer** in one message, as soon as its gradients are
+# complete. The model consists of `model.embedding`, the list `model.blocks`, and `model.head`, whose weight **is**
+# the embedding's (权重共享). That weight's gradient has two parts, one from each end of the model.
 #
 # **`zero2_by_layer(model, tokens, *, group)`** runs the backward of `model(tokens).square().mean()` and returns this
 # rank's slice of each layer that has weights, from the embedding to the last block; a shared weight belongs to the
-# first layer that has it. At most **one call per layer**, each byte once, no `.grad` and no hook left, and a peak of a
-# few layers. *About 15 lines.*
+# first layer that has it. Make at most **one call per layer** and send each byte once. Leave no `.grad` and no hook
+# behind, and keep peak memory to a few layers. *About 15 lines.*
 #
-# **By hand**, an embedding E, one block B, a head that is E. The backward runs head, B, embedding. After the head, E's
-# gradient has one of its two parts: too early. B is complete, leaves and is freed. After the embedding E is complete;
-# torch calls the hook of a shared weight once, when both parts are in. Two layers own weights: two calls, E's slice
-# first in the list.
+# **By hand**, an embedding E, one block B, and a head that shares E. The backward runs head, B, embedding. After the
+# head, E's gradient has only one of its two parts, so it is too early to send it. Then B is complete, is sent, and is
+# freed. After the embedding, E is complete; torch calls the hook of a shared weight once, when both parts have been
+# added. Two layers own weights, so there are two calls, and E's slice is first in the list.
 #
-# **Predict** for two blocks: which layer leaves first, and which last?
+# **Predict** for two blocks: which layer is sent first, and which last?
 
 
 # %% exercise="week03.tied"
@@ -640,23 +650,24 @@ def hundred_million_on_two():
 check("week03.two-gpus", hundred_million_on_two)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: the four numbers and where each comes from; which
-# stage you would choose on two GPUs, and on 64; what each stage costs in bytes sent (section 7); what else lies in the
-# memory of a GPU.
+# Now answer in five to eight sentences: the four numbers and where each comes from; which
+# stage you would choose on two GPUs, and on 64; what each stage costs in bytes sent (section 7); what else a GPU's
+# memory holds.
 
 # %% [markdown] manual="week03.interview" points=2
 # ### BEGIN SOLUTION
 # 16 bytes per parameter are 1.6 GB with DDP. Stage 1 halves the optimizer's 12: 4 + 6 = 10 bytes, 1.0 GB. Stage 2
 # halves the gradients as well: 9 bytes, 0.9 GB. Stage 3 halves everything: 8 bytes, 0.8 GB.
 #
-# On two GPUs stage 1 gives most of the gain and sends no byte more than DDP, 2(N-1)/N of the model; stage 2 costs the
-# same bytes and saves another tenth. Stage 3 sends half as many bytes again, 3(N-1)/N, for the last tenth: not here. On
-# 64 GPUs stages 1 and 2 end near 4 and 2 bytes per parameter and stage 3 at a quarter byte: what cannot be cut rules.
+# On two GPUs stage 1 gives most of the gain and sends no more bytes than DDP, 2(N-1)/N of the model; stage 2 sends the
+# same bytes and saves another tenth. Stage 3 sends half as many bytes again, 3(N-1)/N, for the last tenth: not worth it
+# here. On 64 GPUs stages 1 and 2 end near 4 and 2 bytes per parameter and stage 3 at a quarter byte: the parts that are
+# not split dominate.
 #
-# Beside the states lie activations, which grow with batch and sequence, buckets on their way, temporary buffers of the
-# update, and what the allocator wastes.
+# Besides the states, memory holds activations, which grow with batch and sequence, buckets being sent, temporary
+# buffers of the update, and what the allocator wastes.
 #
-# Full marks: four numbers with their terms, a choice with its bytes sent, one thing beside the states.
+# Full marks: four numbers with their terms, a choice with its bytes sent, one other use of memory.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -664,39 +675,39 @@ check("week03.two-gpus", hundred_million_on_two)
 #
 # <details><summary>1857 parameters on 4 ranks: what does rank 3 hold of the optimizer's state?</summary>
 #
-# A slice of 465, of which 3 are padding: 3 · 4 · 465 = 5580 bytes.
+# A slice of 465 parameters, 3 of them padding: 3 · 4 · 465 = 5580 bytes.
 # </details>
 #
 # <details><summary>Stage 2 leaves 2P + 14P/N bytes. Why is the 2P still there?</summary>
 #
-# Every rank runs the whole forward and backward, and needs all weights for it. Stage 3 gathers them layer by layer.
+# Every rank runs the whole forward and backward and needs all weights for that. Stage 3 gathers them layer by layer.
 # </details>
 #
-# <details><summary>Each rank reports another gradient norm. What do you suspect?</summary>
+# <details><summary>Every rank reports a different gradient norm. What do you suspect?</summary>
 #
-# A norm of a slice, taken for the whole. After a right all-reduce all ranks have the same number.
+# Each rank uses the norm of its slice instead of the whole. After a correct all-reduce all ranks have the same number.
 # </details>
 #
 # ## 13 · Take away
 #
-# > **One.** 16 bytes per parameter: 16P → 4P + 12P/N → 2P + 14P/N → 16P/N. The biggest part is the first to be cut.
+# > **One.** 16 bytes per parameter: 16P → 4P + 12P/N → 2P + 14P/N → 16P/N. The largest part is split first.
 #
-# > **Two.** Stages 1 and 2 send what DDP sends, 2(N−1)/N of the model: the update stands between the two halves of an
+# > **Two.** Stages 1 and 2 send what DDP sends, 2(N−1)/N of the model: the update comes between the two halves of an
 # > all-reduce.
 #
-# > **Three.** What is right for a slice is not right for the whole. Norms, means and counts need the group; a master
-# > in float32 keeps what bf16 loses.
+# > **Three.** A value that is right for a slice may be wrong for the whole. Norms, means, and counts need the group.
+# > A float32 master keeps the updates that bf16 loses.
 #
 # ## 14 · Going further
 #
 # - Rajbhandari and others, *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, arXiv 1910.02054.
-#   Look for: figure 1, and its 7.5B model on 64 GPUs; which of its factors are limits?
+#   Look for: figure 1, with a 7.5B model on 64 GPUs. Which of its factors are limits?
 # - Micikevicius and others, *Mixed Precision Training*, arXiv 1710.03740. Look for: the share of updates that fp16
 #   would lose, and the histogram of gradients that shows why the loss is scaled. Does bf16 need that?
-# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size`, which sets how much leaves in one message, as a layer
-#   does in section 10; `overlap_comm`, which lets it travel while the backward goes on.
+# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size`, which sets how much is sent in one message, like a
+#   layer in section 10; `overlap_comm`, which overlaps that message with the backward.
 # - **Labs 1 and 3**: `labs/README.md` says how to run `memory_calculator.py`, and ZeRO's stages 1 and 2 on a small GPT,
 #   with predicted and measured bytes side by side.
 #
-# **An experiment, not graded.** Train the GPT of section 7 for 200 steps with `master_dtype=torch.float32` and without,
-# at `lr=1e-4`. Where do the two losses part, and why there?
+# **An experiment, not graded.** Train the GPT of section 7 for 200 steps with and without
+# `master_dtype=torch.float32`, at `lr=1e-4`. Where do the two losses diverge, and why there?

@@ -1,4 +1,4 @@
-"""Week 4: the numbers that its page names, the references of its checks, and the facts that its reading asks for."""
+"""Week 4: the numbers stated on its page, the checks' reference answers, and the facts behind its reading questions."""
 
 import inspect
 from random import Random
@@ -42,9 +42,9 @@ def test_the_timeline_of_the_page_waits_as_long_as_its_plan():
 @pytest.mark.parametrize(
     ("events", "told"),
     [
-        (["forward 0"], "not there"),
-        (["gather 0", "gather 0"], "there already"),
-        (["gather 0", "forward 0", "backward 0"], "still whole"),
+        (["forward 0"], "not gathered"),
+        (["gather 0", "gather 0"], "already gathered"),
+        (["gather 0", "forward 0", "backward 0"], "still gathered"),
         (["gather 0", "backward 0", "forward 0"], "too early"),
         (["gather 1"], "no unit 1"),
         (["fetch 0"], "not an event"),

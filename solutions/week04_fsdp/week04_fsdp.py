@@ -19,24 +19,24 @@
 # After this week you can
 #
 # - [ ] **build** a training step in which no rank ever holds the whole model;
-# - [ ] **predict** its bytes and its peak memory, and see both hold on real ranks;
-# - [ ] **decide** what to pay for the third gather: memory, precision, or seconds.
+# - [ ] **predict** its bytes and its peak memory, and confirm both on real ranks;
+# - [ ] **decide** how to pay for the extra gather: with memory, precision, or seconds.
 #
 # **Before you start**, answer three questions for yourself.
 #
-# <details><summary>What does a rank of ZeRO-2 still hold whole?</summary>
+# <details><summary>What does a ZeRO-2 rank still hold in full?</summary>
 #
-# The weights, 2 bytes per parameter. Gradients and optimizer state are cut (week 3).
+# The weights, 2 bytes per parameter. Gradients and optimizer state are split (week 3).
 # </details>
 #
-# <details><summary>Which collective turns N slices into the whole, and which a sum of N wholes into slices?</summary>
+# <details><summary>Which collective joins N slices, and which one sums N full tensors into slices?</summary>
 #
-# All-gather, and reduce-scatter. Each sends (N−1)/N · S bytes per rank.
+# All-gather, and reduce-scatter. Each rank sends (N−1)/N · S bytes in either.
 # </details>
 #
 # <details><summary>Why does a slice need padding?</summary>
 #
-# All-gather wants equal slices, and P parameters seldom divide by N. A slice has ⌈P/N⌉ numbers.
+# An all-gather needs equal slices, and P is seldom divisible by N. A slice has ⌈P/N⌉ numbers.
 # </details>
 
 # %%
@@ -51,7 +51,7 @@ from autograder import check
 # ## 1 · The problem in numbers
 #
 # 65 billion parameters, 64 GPUs of 80 GB. Data parallelism keeps 16 bytes of model states (模型状态) per parameter on
-# every GPU. ZeRO-2 cuts 14 of them. Is that enough? Guess, then run.
+# every GPU. ZeRO-2 splits 14 of them. Is that enough? Guess, then run.
 
 # %%
 parts = ("parameters", "gradients", "optimizer")
@@ -65,26 +65,26 @@ title = "65B parameters on 64 GPUs: only ZeRO-3 fits"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# Two bytes per parameter are enough to sink ZeRO-2, and no number of GPUs helps: what is not cut does not shrink. So
-# cut the weights too. But a layer cannot compute with a 64th of its weights.
+# Two bytes per parameter are already too much for ZeRO-2, and more GPUs do not help: only what is split shrinks. So
+# split the weights, too. But a layer cannot compute with 1/64 of its weights.
 #
-# ### Warm-up: how many times less?
+# ### Warm-up: how many times smaller?
 #
 # > **A correction.** Lecture notes (ours included) say "ZeRO-3 saves about 3N×". It saves **N×**: 16P becomes 16P/N.
-# > And it saves *model states* only: activations (激活) stay as they are, on every rank.
+# > And it shrinks only the *model states*: activations (激活) stay as large as before, on every rank.
 #
-# **`zero3_saves(num_parameters, num_ranks, activation_bytes)`** returns two factors, DDP over ZeRO-3: of the model
-# states, and of states and activations together. By hand, 100 parameters, 4 ranks, 400 bytes of activations: 1600/400 =
-# 4, and 2000/800 = 2.5. *About 2 lines.*
+# **`zero3_saves(num_parameters, num_ranks, activation_bytes)`** returns two ratios of DDP to ZeRO-3: one for the
+# model states, and one for states and activations together. By hand, with 100 parameters, 4 ranks, and 400 bytes of
+# activations: 1600/400 = 4, and 2000/800 = 2.5. *About 2 lines.*
 #
-# > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers; the sizes and
-# > numbers of units, blocks, files and slices (N divides only some); 1 to 8 ranks; and the group, often only a part of
-# > the world, such as ranks 1 and 3. All weights are float32.
+# > **Fresh cases.** Grading adds cases. This week they vary the numbers; the sizes and numbers of units, blocks,
+# > files and slices (not always divisible by N); 1 to 8 ranks; and the group, often only a part of the world, such as
+# > ranks 1 and 3. All weights are float32.
 
 
 # %% exercise="week04.n-times"
 def zero3_saves(num_parameters, num_ranks, activation_bytes):
-    """(factor of the model states, factor of states and activations) between DDP and ZeRO-3, 16 bytes per parameter."""
+    """(ratio of model states, ratio of states and activations) of DDP to ZeRO-3, with 16 bytes per parameter."""
     ### BEGIN SOLUTION
     whole, cut = 16 * num_parameters, 16 * num_parameters / num_ranks
     return whole / cut, (whole + activation_bytes) / (cut + activation_bytes)
@@ -101,8 +101,8 @@ check("week04.n-times", zero3_saves, cases=cases)
 # %% [markdown]
 # ## 2 · The picture first
 #
-# A layer needs its weights only while it works. Two ranks, two layers of four numbers each; a rank owns one half of
-# each layer. What rank 0 holds, and what travels:
+# A layer needs its weights only while it computes. Take two ranks and two layers of four numbers each; a rank owns
+# one half of each layer. The table shows what rank 0 holds and what the link carries:
 #
 # | | layer A | layer B | on the link |
 # |---|---|---|---|
@@ -113,21 +113,21 @@ check("week04.n-times", zero3_saves, cases=cases)
 # | free B, gather A again, backward, reduce | `[ 1 2 │ 3 4 ]` | `[ 5 6 │ · · ]` | half of A, half of its gradient |
 # | free A | `[ 1 2 │ · · ]` | `[ 5 6 │ · · ]` | |
 #
-# In the backward of a unit its **whole gradient** stands beside its whole weights until the reduce-scatter is through:
-# another unit's size, which the table leaves out.
+# In the backward of a unit, its **full gradient** exists next to its full weights until the reduce-scatter is done.
+# That takes as much memory again as the unit; the table leaves it out.
 #
-# The part that is gathered together is a **unit** (单元): usually one transformer block. A unit travels three times:
-# out for the forward, out for the backward, back as a gradient.
+# The weights that are gathered together form a **unit** (单元), usually one transformer block. A unit is sent three
+# times: gathered for the forward, gathered for the backward, and reduced as a gradient.
 #
 # ## 3 · Notation
 #
 # - **N** ranks, **P** parameters, **L** units, **S** bytes of all weights.
-# - **`W[I_X]`** → **`W[I]`** is a gather, and back again costs nothing: free what is not yours.
+# - **`W[I_X]`** → **`W[I]`** is a gather. The way back costs nothing: free the parts that are not yours.
 #   **`G[I]{U_X}`** → **`G[I_X]`** is the reduce-scatter of a gradient.
-# - **Prefetch** (预取) d: while a unit works, the next d are already on their way.
+# - **Prefetch** (预取) d: while a unit computes, the next d units are already being gathered.
 #
-# A step of three units as a timeline: a gather G and a forward F take one slot, a backward B two (reduce-scatters,
-# which run beside the next backward, are left out).
+# Here is a step of three units as a timeline. A gather G and a forward F take one slot, a backward B two.
+# Reduce-scatters run at the same time as the next backward and are left out.
 #
 # ```
 # slot          0    1    2    3    4    5    6    7    8    9    10   11   12   13
@@ -139,19 +139,20 @@ check("week04.n-times", zero3_saves, cases=cases)
 #   GPU             [F0 ][F1 ][F2 ][   B2   ][   B1   ][   B0   ]
 # ```
 #
-# With prefetch a gather hides behind the unit before it; only the first has nothing to hide behind. (Why is there one
-# G2, and two of the others?)
+# With prefetch a gather hides behind the unit before it; only the first gather has nothing to hide behind. (Why only
+# one G2, but two of each of the others?)
 #
-# ## 4 · When to gather, when to free: as data
+# ## 4 · When to gather and when to free, as data
 #
-# Before a loop with messages, the order alone. A step is 2L *passes*: units 0 … L−1 forward, then L−1 … 0 backward.
+# First plan just the order. A step is 2L *passes*: units 0 … L−1 forward, then L−1 … 0 backward.
 #
-# **`gather_plan(num_units, prefetch)`** returns a list of texts: `"gather 3"`, `"forward 3"`, `"backward 3"`,
-# `"free 3"`. A gather is only *started* by its text and runs beside what follows; a pass waits until its unit is
-# there. At any time only the units of the pass at work and of the next `prefetch` passes may be whole, and at the end
-# none. A unit that one of these passes needs must stay: do not free it and gather it again. *About 11 lines.*
+# **`gather_plan(num_units, prefetch)`** returns a list of strings such as `"gather 3"`, `"forward 3"`, `"backward 3"`
+# and `"free 3"`. A gather string only *starts* the gather, which runs in parallel with what follows; a pass waits
+# until its unit is gathered. At any time only the units of the current pass and of the next `prefetch` passes may be
+# gathered, and at the end none. Keep a unit that one of these passes needs: do not free it and gather it again.
+# *About 11 lines.*
 #
-# The check plays your plan on a clock: it counts units, gathers, and seconds of waiting.
+# The check simulates your plan: it counts the units held, the gathers, and the seconds spent waiting.
 #
 # **By hand**, two units, prefetch 0: gather 0, forward 0, free 0, gather 1, forward 1, backward 1, free 1, gather 0,
 # backward 0, free 0.
@@ -172,14 +173,14 @@ check("week04.n-times", zero3_saves, cases=cases)
 #     for ahead in passes[place : place + prefetch + 1]:
 #         ...  # gather it, unless it is held
 #     plan.append(f"{'forward' if place < num_units else 'backward'} {unit}")
-#     ...  # free what the window of the next pass has not
+#     ...  # free what is not in the window of the next pass
 # ```
 # </details>
 
 
 # %% exercise="week04.plan"
 def gather_plan(num_units, prefetch):
-    """The events of one step in order: "gather 3", "forward 3", "backward 3" and "free 3"."""
+    """The events of one step in order, such as "gather 3", "forward 3", "backward 3" and "free 3"."""
     ### BEGIN SOLUTION
     passes = [*range(num_units), *reversed(range(num_units))]
     plan, held = [], set()
@@ -203,7 +204,8 @@ check("week04.plan", gather_plan, cases=cases)
 # %% [markdown]
 # ## 5 · Gather, use, free on real ranks
 #
-# Two helpers. `mine.zero` holds what you wrote in week 3: its `mean_slice` pads, reduces and scatters.
+# Two helpers are given. `mine.zero` is what you wrote in week 3; its `mean_slice` pads a gradient and reduce-scatters
+# it.
 
 
 # %%
@@ -213,41 +215,43 @@ pad = torch.nn.functional.pad
 
 
 def gathered(shard, shape, group):
-    """All ranks' slices as one weight of this shape, a torch.Size."""
+    """Gather all ranks' slices into one weight of this shape, a torch.Size."""
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
     dist.all_gather_single(whole, shard, group=group)
     return whole[: shape.numel()].view(shape)
 
 
 def mean_slice(gradient, shard, group):
-    """This rank's slice of the mean of all ranks' gradients, as long as `shard`: your own of week 3, for one tensor."""
+    """This rank's slice of the mean of all ranks' gradients, as long as `shard`. Calls week 3's, for one tensor."""
     return zero.mean_slice([gradient], group=group)
 
 
 # %% [markdown]
-# The model: unit u is `x = torch.tanh(x @ weight)` with a square weight, of which this rank holds `shards[u]`.
+# The model: unit u is `x = torch.tanh(x @ weight)` with a square weight. This rank holds the slice `shards[u]` of it.
 #
-# **By hand**, 2 ranks, one unit with the weight `[[1, 2], [3, 4]]`. Rank 0 holds `[1, 2]`, rank 1 `[3, 4]`. Both gather
-# the whole, compute tanh(x @ weight) with their *own* x and let the weight go. In the backward both gather it again,
-# and each gets a whole gradient of its own, say `[[2, 0], [0, 4]]` on rank 0 and `[[4, 2], [2, 0]]` on rank 1. After
-# the reduce-scatter rank 0 holds the mean of the first row, `[3, 1]`, and rank 1 that of the second, `[1, 2]`.
+# **By hand**, 2 ranks, one unit with the weight `[[1, 2], [3, 4]]`. Rank 0 holds `[1, 2]`, rank 1 `[3, 4]`. Both
+# gather the full weight, compute tanh(x @ weight) with their *own* x, and free the weight. In the backward both
+# gather it again, and each computes its own full gradient, say `[[2, 0], [0, 4]]` on rank 0 and `[[4, 2], [2, 0]]` on
+# rank 1. After the reduce-scatter rank 0 holds the mean of the first row, `[3, 1]`, and rank 1 that of the second,
+# `[1, 2]`.
 #
 # **`zero3_step(shards, x, gradient, *, group)`** runs forward and backward and returns `(output, slices)`. `gradient`
-# is the gradient of this rank's loss for its output; `slices[u]` is this rank's slice of the mean gradient of weight u,
-# padding included. Gather a unit for its forward, let it go, gather it again for its backward, and reduce-scatter its
-# gradient before you go on: each by itself, the last unit perhaps gathered only once. Leave the inputs alone.
-# *About 13 lines.*
+# is the gradient of this rank's loss with respect to its output; `slices[u]` is this rank's slice of the mean
+# gradient of weight u, padding included. Gather a unit for its forward, free it, gather it again for its backward,
+# and reduce-scatter its gradient before you continue with the next unit. Handle each unit separately; you may gather
+# the last one only once. Leave the inputs unchanged. *About 13 lines.*
 #
-# Autograd is in the way here: `x @ weight` *saves* the weight for its backward, and what autograd saves is not freed.
-# Hence forward without it; in the backward run the layer once more, with gradients, and go back at once. (You meet
-# that as recomputation in week 6; `Zero3` in `labs/` frees the memory under autograd's feet instead.)
+# Autograd gets in the way here: `x @ weight` *saves* the weight for its backward, and what autograd saves is not
+# freed. So run the forward without autograd. In the backward, run the layer once more with autograd, and call its
+# backward right away. (Week 6 calls this recomputation. `Zero3` in `labs/` instead frees the memory while autograd
+# still holds the tensor.)
 #
 # **Predict first:** with 64 units of 0.8 MB on 4 ranks, what is a rank's peak above its slices, in the forward and in
 # the backward?
 #
 # <details><summary>Hint 1: what the forward leaves behind</summary>
 #
-# The input of each layer, in a list.
+# A list with the input of each layer.
 # </details>
 #
 # <details><summary>Hint 2: the backward, one line missing</summary>
@@ -265,7 +269,7 @@ def mean_slice(gradient, shard, group):
 
 # %% exercise="week04.step"
 def zero3_step(shards, x, gradient, *, group):
-    """Forward and backward with one whole weight at a time; returns (output, mean gradient slices by unit)."""
+    """Forward and backward with one full weight at a time. Returns (output, mean gradient slices by unit)."""
     ### BEGIN SOLUTION
     shape, inputs, slices = torch.Size([x.shape[1], x.shape[1]]), [], []
     with torch.no_grad():
@@ -289,10 +293,10 @@ memory = {"ranks": 4, "width": 448, "units": 64, "part": "memory"}
 check("week04.step", zero3_step, cases=[values, memory])
 
 # %% [markdown]
-# The second case is about memory: its judge reads the peak of your process from the kernel. Gather all, use all, free
-# all gives the same numbers and does not pass. In the forward one whole weight is there, 0.8 MB; in the backward its
-# whole gradient as well, 1.6 MB, before any copy that pads it. So **the backward sets the peak**. For 65B in 80 blocks
-# on 64 GPUs, bf16, prefetch 1:
+# The second case tests memory: the check reads the peak of your process from the kernel. Gathering everything, using
+# it, and freeing it at the end gives the same numbers but does not pass. In the forward one full weight exists, 0.8
+# MB; in the backward also its full gradient, 1.6 MB in total, not counting a padded copy. So **the backward sets the
+# peak**. For 65B parameters in 80 blocks on 64 GPUs, in bf16 with prefetch 1:
 
 # %%
 unit, held = 2 * 65e9 / 80, costs.zero_state_bytes(65e9, 64, 3)  # bytes of one block in bf16
@@ -301,16 +305,16 @@ for name, weights, gradients in [("at rest", 0, 0), ("forward", 2, 0), ("backwar
     rows[name] = {"parameters": held.parameters + weights * unit, "gradients": held.gradients + gradients * unit}
     rows[name] |= {"optimizer": held.optimizer}
 figure, ax = figures.new_axes(8, 2.2)
-title = "Two whole blocks in the forward, and a block's whole gradient in the backward"
+title = "Two full blocks in the forward, plus one block's full gradient in the backward"
 figures.show(figure, figures.draw_memory(ax, rows, title=title))
 
 # %% [markdown]
 # ## 6 · Predict, then measure: three times the model
 #
-# DDP sends 2(N−1)/N · S. Here it is two gathers and a reduce-scatter, **3(N−1)/N · S: 1.5 times DDP**. The peak of
-# the *weights* is one unit and the d ahead; a unit's gradient comes on top, in the backward. **What happens to both if
-# you make one unit of the whole model?** Commit to an answer, then run. `most` is what a rank had gathered at once:
-# weights alone.
+# DDP sends 2(N−1)/N · S. ZeRO-3 needs two gathers and a reduce-scatter, **3(N−1)/N · S: 1.5 times DDP**. The peak of
+# the *weights* is one unit and the d units ahead; in the backward a unit's gradient comes on top. **What happens to
+# both if you make the whole model one unit?** Commit to an answer, then run. `most` is the most weights that a rank
+# had gathered at once, without gradients.
 
 
 # %%
@@ -343,31 +347,31 @@ for layers, prefetch in [(1, 0), (1, 1), (1, 2), (6, 1)]:
     print(f"predicted to hold {due[1]:,} at most, held {most:,}")
     wraps[name] = most
 figure, ax = figures.new_axes(7, 2.2)
-figures.show(figure, figures.draw_bars(ax, wraps, title="One unit around the model: all weights are whole at once"))
+figures.show(figure, figures.draw_bars(ax, wraps, title="One unit for the model gathers all weights at once"))
 
 # %% [markdown]
-# The bytes are predicted exactly. **One unit around the whole model frees nothing when it matters**: it is gathered
-# before the first layer and freed after the last. The job runs, its loss is right, the slices are small, and the peak
-# is that of ZeRO-2. That is what `FSDP(model)` without a wrapping policy and `fully_shard(model)` without a call for
-# each block do. (The package frees the last unit, too, and gathers it again; a plan that keeps it, as yours, saves one
-# gather.)
+# The prediction of the bytes is exact. **One unit around the whole model frees nothing when it matters**: it is
+# gathered before the first layer and freed after the last. The job runs, its loss is right, the slices are small, but
+# the peak is that of ZeRO-2. This is what `FSDP(model)` does without a wrapping policy, and `fully_shard(model)`
+# without a call for each block. (The package also frees the last unit and gathers it again; a plan like yours, which
+# keeps it, saves one gather.)
 #
-# | prefetch | peak of the weights (in the backward + one unit of gradient) | what is exposed |
+# | prefetch | peak of the weights (in the backward, plus one unit's gradient) | exposed |
 # |---|---|---|
 # | 0 | the largest unit | every gather |
-# | 1 | the largest pair of neighbours | the first, if a gather takes no longer than a pass |
-# | d | the largest d+1 neighbours | no less, unless units are of very different sizes |
+# | 1 | the largest pair of neighbors | only the first gather, if a gather takes no longer than a pass |
+# | d | the largest d+1 neighbors | no less, unless units have very different sizes |
 #
 # ## 7 · A weight that two units share
 #
-# GPT's embedding and its output layer are often one weight. Here is a chain in which layer i uses weight `uses[i]`. It
-# keeps its gathered weights for the backward (`reshard_after_forward=False`: 2(N−1)/N · S, and ZeRO-2's memory). Its
-# output is right. **Where would you look? Run, and look at both lines.**
+# GPT's embedding and its output layer often share one weight. Here is a chain in which layer i uses weight `uses[i]`.
+# It keeps its gathered weights for the backward (`reshard_after_forward=False`: 2(N−1)/N · S bytes, and ZeRO-2's
+# memory). Its output is right. **Where would you look for a bug? Run, and look at both lines.**
 
 
 # %%
 class GatherWithABug(torch.autograd.Function):
-    """Forward: the whole weight. Backward: its gradient, averaged into the slice."""
+    """Forward: gather the full weight. Backward: average its gradient into the slice."""
 
     @staticmethod
     def forward(ctx, shard, shape, group):
@@ -409,28 +413,29 @@ for uses in ([0, 1], [0, 1, 0]):
     print(f"layers use weights {uses}: output {norm / x.norm():.3f}, gradients {[round(ratio, 3) for ratio in ratios]}")
 
 # %% [markdown]
-# All should be 1.000. The shared weight learns from one of its uses only, and no loss value says so. PyTorch's FSDP2
-# trained tied weights wrongly, too: with a vocabulary that N does not divide, the last rank's slice of a weight shared
-# by two groups was *never updated* (pytorch issue 176076, 2026). Since torch 2.13 it raises an error and asks for both
-# modules in one group.
+# All ratios should be 1.000. The shared weight learns from only one of its uses, and the loss does not show it.
+# PyTorch's FSDP2 trained tied weights wrongly, too: with a vocabulary not divisible by N, the last rank's slice of a
+# weight shared by two groups was *never updated* (pytorch issue 176076, 2026). Since torch 2.13 it raises an error
+# and asks you to put both modules into one group.
 #
-# **By hand:** one rank, the weight used twice, with the gradients `[1 1]` and `[2 2]`. Its gradient is `[3 3]`. The
-# class above *assigns* to `.grad`, so the second call overwrites what the first one has left.
+# **By hand:** one rank uses the weight twice, and the uses have gradients `[1 1]` and `[2 2]`. The weight's gradient
+# is `[3 3]`. The class above *assigns* to `.grad`, so the second call overwrites the result of the first.
 #
 # ### Bug hunt: `tied_step`
 #
 # **`Gather`** is the class above without the bug: write its two methods. `Gather.apply(shard, shape, group)` returns
-# the whole weight of any `shape`, a `torch.Size`; padding follows it in the slices if N does not divide it. The step is
-# given, and calls your class once for each use. Leave the inputs alone. *About 3 lines; one of them was the bug.*
+# the full weight of any `shape`, a `torch.Size`. If its size is not divisible by N, the slices end with padding. The
+# step is given and calls your class once for each use. Leave the inputs unchanged. *About 3 lines; one of them was
+# the bug.*
 
 
 # %% exercise="week04.tied"
 class Gather(torch.autograd.Function):
-    """Forward: the whole weight. Backward: its gradient, averaged into the slice."""
+    """Forward: gather the full weight. Backward: average its gradient into the slice."""
 
     @staticmethod
     def forward(ctx, shard, shape, group):
-        """The whole weight of this shape, from all ranks' slices."""
+        """The full weight of this shape, gathered from all ranks' slices."""
         ### BEGIN SOLUTION
         ctx.shard, ctx.group = shard, group
         return gathered(shard, shape, group)
@@ -438,14 +443,14 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        """One gradient for each argument of `forward`, None for those that need none."""
+        """One gradient for each argument of `forward`, or None for arguments that need none."""
         ### BEGIN SOLUTION
-        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd adds up what the uses return
+        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
         ### END SOLUTION
 
 
 def tied_step(shards, shapes, uses, x, gradient, *, group):
-    """Given. Layer i uses weight uses[i]; returns (output, mean gradient slices by weight)."""
+    """Given: layer i uses weight uses[i]. Returns (output, mean gradient slices by weight)."""
     shards = [shard.clone().requires_grad_() for shard in shards]
     for number in uses:
         x = torch.tanh(x @ Gather.apply(shards[number], torch.Size(shapes[number]), group))
@@ -459,35 +464,36 @@ cases += [{"ranks": 2, "width": 3, "inner": 4, "uses": [0, 1, 0]}, {"ranks": 1, 
 check("week04.tied", tied_step, cases=cases)
 
 # %% [markdown]
-# > **Two uses, twice the bytes.** Your repaired step gathers and reduces the shared weight once for each use. `Zero3`
-# > and FSDP2's one group gather it once and hold it whole meanwhile: memory for bytes, again.
+# > **Two uses, twice the bytes.** Your corrected step gathers and reduces the shared weight once for each use.
+# > `Zero3`, and FSDP2 with one group, gather it once and keep it: memory for bytes, again.
 #
 # ## 8 · Pay with precision: gather in eight bits
 #
-# Two thirds of the bytes are gathers. ZeRO++ (qwZ) sends weights as int8 codes (量化), with one scale (缩放因子) for
-# each block: a quarter of fp32's bytes, half of bf16's. Why a scale for each block? One large number would set the
-# scale for all.
+# Two thirds of the bytes come from gathers. ZeRO++ (qwZ) sends weights as int8 codes (量化), with one scale
+# (缩放因子) per block: a quarter of the bytes of fp32, half of bf16's. Why one scale per block? Otherwise a single
+# large number would set the scale for all.
 #
 # **By hand:** the shard `[0.5, −1, 0.25, 0]` as one block. The largest is 1, so the scale is 1/127; the codes are 64
-# (63.5, rounded), −127, 32, 0. The message has 4 + 4 bytes. Decoded: 64/127 = 0.504, −1, 0.252, 0: off by half a
-# scale at most, 0.004.
+# (63.5, rounded), −127, 32, 0. The message has 4 + 4 bytes. Decoded: 64/127 = 0.504, −1, 0.252, 0. The error is at
+# most half a scale, 0.004.
 #
-# **`quantized_all_gather(shard, block, *, group)`**: `shard` is flat float32 and of one length on all ranks. For each
-# `block` numbers (the last block may be shorter) the scale is the largest absolute value divided by 127, a code is the
-# number divided by the scale, rounded. Return the float32 vector that all ranks' shards become, in rank order. On the
-# wire: **a byte per number and four per block to each other rank**, nothing else. No number may be off by more than
-# half a scale, every rank must end with the *same* numbers, and `shard` stays as it is. *About 12 lines.*
+# **`quantized_all_gather(shard, block, *, group)`**: `shard` is flat float32 and has the same length on all ranks.
+# For each block of `block` numbers (the last may be shorter) the scale is the largest absolute value divided by 127,
+# and a code is the number divided by the scale, rounded. Return all ranks' decoded shards in rank order as one
+# float32 vector. Send **one byte per number and four per block to each other rank**, and nothing else. No number may
+# be off by more than half a scale, every rank must end up with the *same* numbers, and `shard` must not change.
+# *About 12 lines.*
 #
 # <details><summary>Hint</summary>
 #
-# Which rank is tempted to keep exact numbers? Decode your own message as well. `codes.view(torch.uint8)` and
-# `scales.view(torch.uint8)` are bytes, and bytes can be joined by `torch.cat`.
+# Decode your own message as well, so that all ranks agree. `codes.view(torch.uint8)` and `scales.view(torch.uint8)`
+# are bytes, and `torch.cat` can join them.
 # </details>
 
 
 # %% exercise="week04.quantized-gather"
 def quantized_all_gather(shard, block, *, group):
-    """All ranks' shards end to end, through int8 codes and one float32 scale per block; shard: flat, float32."""
+    """Gather all ranks' flat float32 shards, sent as int8 codes and one float32 scale per block."""
     ### BEGIN SOLUTION
     size, num = dist.get_world_size(group), len(shard)
     blocks = pad(shard, (0, -num % block)).view(-1, block)
@@ -513,18 +519,18 @@ cases = [
 check("week04.quantized-gather", quantized_all_gather, cases=cases)
 
 # %% [markdown]
-# ZeRO++ has two more ideas. **hpZ**: after the forward, each *node* keeps a copy of the weights, cut over its own ranks
-# (a secondary shard); the backward gathers from the neighbours, over the fast link, for 2P/(ranks of a node) bytes of
-# memory. **qgZ**: gradients travel as **INT4** codes, in all-to-alls, in **two hops**: inside the node, where each
-# rank adds up what it received in full precision and rounds the sums again; then between the nodes. A number is
-# rounded twice; in a ring it would be rounded N−1 times. The package has a simpler qgZ: 8 bits, one hop.
+# ZeRO++ has two more ideas. **hpZ**: after the forward, each *node* keeps a copy of the weights, split over its own
+# ranks (a secondary shard). The backward then gathers only within the node, over the fast link, for 2P/(ranks per
+# node) bytes of memory. **qgZ**: gradients are sent as **INT4** codes in all-to-alls, in **two hops**: first inside
+# the node, where each rank sums what it received in full precision and rounds the sums again; then between nodes. A
+# number is rounded twice; in a ring it would be rounded N−1 times. The package has a simpler qgZ: 8 bits, one hop.
 #
-# Between nodes, from bf16 and for a model of M bytes: forward M/2 (qwZ), backward 0 (hpZ), gradients M/4 (qgZ, 4 bits
-# instead of 16). **0.75 M instead of 3 M.**
+# For a bf16 model of M bytes, the traffic between nodes is: forward M/2 (qwZ), backward 0 (hpZ), gradients M/4 (qgZ,
+# 4 bits instead of 16). That is **0.75 M instead of 3 M.**
 #
-# **Predict, then measure**, on four ranks in two nodes. Weights here are float32; from bf16, eight bits save less.
-# Without hpZ both gathers are in eight bits; with hpZ the backward's is exact and stays inside the node. Which bytes
-# cross?
+# **Predict, then measure**, on four ranks in two nodes. Weights are float32 here; compared with bf16, eight bits save
+# less. Without hpZ both gathers use eight bits; with hpZ the backward's gather is exact and stays inside the node.
+# Which bytes cross?
 
 
 # %%
@@ -552,22 +558,23 @@ for name, options, per_node in [
     due = 4 * costs.plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=per_node, **options)
     measured = shardlab.run(plus_step, options, per_node is not None, ranks=4)[0]
     without_backward = 4 * costs.plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=1, **options)
-    crossing = 2 / 3 * (due if per_node is None else without_backward)  # two of a rank's three peers are elsewhere
+    crossing = 2 / 3 * (due if per_node is None else without_backward)  # two of three peers are in the other node
     sent |= {f"{name}: inside": measured - crossing, f"{name}: between": crossing}
     print(f"{name}: predicted {due:,.0f}, sent {measured:,.0f} bytes, {crossing:,.0f} of them to the other node")
 figure, ax = figures.new_axes(7, 3.6)
 figures.show(figure, figures.draw_bars(ax, sent, title="hpZ: more bytes inside a node, fewer between nodes"))
 
 # %% [markdown]
-# With hpZ a rank sends *more* in all than with qwZ alone: the backward's gather is exact again. But none of it leaves
-# the node, and what crosses shrinks by a whole gather. (Counted as if each rank sent its slice to each peer; a ring
-# takes other paths. In two hops less would cross: a node adds up first, and sends each number across once.)
+# With hpZ a rank sends *more* in total than with qwZ alone, because the backward's gather is exact again. But none of
+# that gather leaves the node, so the traffic between nodes shrinks by one full gather. (We count as if each rank sent
+# its slice to each peer; a ring takes other paths. With two hops less would cross: a node first sums, and then sends
+# each number across once.)
 #
 # ## 9 · Pay with seconds: offload
 #
-# The optimizer needs 12 of the 16 bytes only once per step. Offload (卸载) keeps them in the host's memory: in each
-# step the slice of the gradients goes down and the slice of new weights comes up, 2P/N bytes each. Keep the weights
-# there as well (PyTorch's `CPUOffloadPolicy`) and each gather begins with a copy from the host.
+# The optimizer needs 12 of the 16 bytes only once per step. Offload (卸载) keeps them in host memory. In each step
+# the gradient slice is copied to the host and the slice of new weights is copied back, 2P/N bytes each. If you keep
+# the weights there as well (PyTorch's `CPUOffloadPolicy`), each gather starts with a copy from the host.
 
 # %%
 num_parameters, pcie = 65e9, 32e9
@@ -580,15 +587,15 @@ for num_ranks in (8, 64):
 # %% [markdown]
 # ## 10 · Read real code
 #
-# Open `torch/distributed/fsdp/_fully_shard/_fully_shard.py` and `_fsdp_param_group.py` beside it (PyTorch 2.13).
-# Three questions:
+# Open `torch/distributed/fsdp/_fully_shard/_fully_shard.py` and `_fsdp_param_group.py` in the same folder (PyTorch
+# 2.13). Three questions:
 #
 # 1. `"ranks_of_the_backward"`: `fully_shard(block, mesh=mesh, reshard_after_forward=8)` on a mesh of 64 ranks. How many
 #    ranks take part in a block's all-gather in the **backward**? A number.
-# 2. `"records"`: the backward prefetches in the reverse order of the forward. Which method of `FSDPParamGroup` writes
-#    that order down? Its name.
-# 3. `"order"`: in `FSDPParamGroup.post_backward`, in which order come `reshard`, `foreach_reduce` and
-#    `accumulate_unsharded_grad_if_needed`, where gradients are reduced? A list of three names.
+# 2. `"records"`: the backward prefetches in the reverse order of the forward. Which method of `FSDPParamGroup`
+#    records that order? Its name.
+# 3. `"order"`: in `FSDPParamGroup.post_backward`, when gradients are reduced, in which order are `reshard`,
+#    `foreach_reduce` and `accumulate_unsharded_grad_if_needed` called? A list of three names.
 
 # %% exercise="week04.reading"
 reading_answers = {"ranks_of_the_backward": None, "records": None, "order": None}
@@ -604,16 +611,16 @@ check("week04.reading", reading_answers)
 # %% [markdown]
 # ## 11 · Challenge: save on 4 ranks, load on 2
 #
-# Each of F ranks saved one file: its slice of unit 0, behind it its slice of unit 1, and so on, every unit cut in F
-# equal slices of ⌈size/F⌉ numbers, padding at its end. Two ranks are gone, and training goes on with other slices.
-# Nobody can hold the whole model, so nobody may load it whole.
+# Each of F ranks saved one file: its slice of unit 0, then its slice of unit 1, and so on. Every unit is split into F
+# equal slices of ⌈size/F⌉ numbers, with padding at the end. Two ranks are gone, and training continues with different
+# slices. No rank can hold the whole model, so no rank may load all of it.
 #
 # **`reading_plan(unit_sizes, num_files, num_ranks, rank)`** returns what one of the new ranks reads: a list of
-# `(file, begin, end)`, places in the file counted in numbers. Read one after the other they are its new slices of all
-# units in order, *without* padding. **Target: no number too many, and one piece at most of a unit in each file.**
-# *About 11 lines.*
+# `(file, begin, end)`, with offsets counted in numbers. Read in this order, they give the rank's new slices of all
+# units, *without* padding. **Target: read no extra numbers, and at most one range per unit in each file.** *About 11
+# lines.*
 #
-# Two units of 10 and 6 numbers, 4 files (`-` is padding), seen from the new rank 0 of 2:
+# Here are two units of 10 and 6 numbers in 4 files (`-` is padding), and what the new rank 0 of 2 reads:
 #
 # ```
 # file 0: 0 1 2 | a b      unit 0: reads (0, 0, 3), (1, 0, 2): 0 1 2 3 4
@@ -625,7 +632,7 @@ check("week04.reading", reading_answers)
 
 # %% exercise="week04.reshard"
 def reading_plan(unit_sizes, num_files, num_ranks, rank):
-    """Pieces (file, begin, end) that are, one behind the other, this rank's new slices of all units, unpadded."""
+    """Ranges (file, begin, end) that give, in this order, this rank's new slices of all units without padding."""
     ### BEGIN SOLUTION
     plan, offset = [], 0
     for size in unit_sizes:
@@ -635,7 +642,7 @@ def reading_plan(unit_sizes, num_files, num_ranks, rank):
             end = min((rank + 1) * new, (file + 1) * old, size)
             if begin < end:
                 plan.append((file, offset + begin - file * old, offset + end - file * old))
-        offset += old  # each unit takes as much of every file
+        offset += old  # each unit takes the same number of elements in every file
     return plan
     ### END SOLUTION
 
@@ -646,8 +653,8 @@ cases = [files | {"unit_sizes": sizes, "rank": rank} for sizes in ([10, 6], [9])
 check("week04.reshard", reading_plan, cases=cases)
 
 # %% [markdown]
-# The package does it with PyTorch's distributed checkpoint. Train three steps on four ranks, save; load on two, compare
-# every weight.
+# The package does this with PyTorch's distributed checkpoint. The next cell trains three steps on four ranks, saves,
+# loads on two ranks, and compares every weight.
 
 
 # %%
@@ -680,15 +687,15 @@ print(f"loaded step {step}; all weights equal: {all(torch.equal(before[name], af
 # %% [markdown]
 # ## 12 · Interview: 65B over 10 GbE, how many seconds per step?
 #
-# **`seconds_a_step(num_parameters, num_ranks, bits_per_second)`** returns the seconds that the bytes of one step need
-# on each rank's own link, with weights and gradients in bf16: with DDP, and with ZeRO-3. By hand: 10⁹ parameters are 2
-# GB; two ranks send 2 · 1/2 · 2 = 2 GB with DDP and 3 GB with ZeRO-3; 8 · 10⁹ bits are 1 GB per second: 2 and 3 s.
-# *About 3 lines.*
+# **`seconds_a_step(num_parameters, num_ranks, bits_per_second)`** returns how many seconds each rank's own link needs
+# for the bytes of one step, with DDP and with ZeRO-3. Weights and gradients are bf16. By hand: 10⁹ parameters are 2
+# GB; two ranks send 2 · 1/2 · 2 = 2 GB with DDP and 3 GB with ZeRO-3; 8 · 10⁹ bits per second are 1 GB per second, so
+# it takes 2 and 3 s. *About 3 lines.*
 
 
 # %% exercise="week04.ethernet"
 def seconds_a_step(num_parameters, num_ranks, bits_per_second):
-    """(DDP, ZeRO-3): seconds of sending a step's bytes, 2 per parameter, over a link of so many bits per second."""
+    """(DDP, ZeRO-3): seconds to send the bytes of a step, 2 per parameter, over a link of bits_per_second."""
     ### BEGIN SOLUTION
     num_bytes = 2 * num_parameters * (num_ranks - 1) / num_ranks
     bytes_per_second = bits_per_second / 8
@@ -704,65 +711,68 @@ cases = [
 check("week04.ethernet", seconds_a_step, cases=cases)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: both numbers for 64 GPUs; what *you* measured of the
-# factor 3 and of the quantised gather in sections 6 and 8; whether a larger batch or more GPUs help, and why; which of
-# this week's remedies you would take, and what each costs.
+# Now answer in five to eight sentences: both numbers for 64 GPUs; what *you* measured in sections 6 and 8 for the
+# factor of 3 and for the quantized gather; whether a larger batch or more GPUs help, and why; which of this week's
+# remedies you would use, and what each costs.
 
 # %% [markdown] manual="week04.interview" points=2
 # ### BEGIN SOLUTION
 # 65B parameters in bf16 are 130 GB. A rank sends 2·63/64·130 GB = 256 GB with DDP and 384 GB with ZeRO-3; 10 GbE
-# carries 1.25 GB/s, so a step takes 205 s or 307 s for its bytes alone. In section 6 my ranks sent exactly 1.5 times
-# what DDP sends; with all of ZeRO++ they sent 43% of ZeRO-3's bytes, from float32.
+# carries 1.25 GB/s, so sending the bytes of a step alone takes 205 s or 307 s. In section 6 my ranks sent exactly 1.5
+# times what DDP sends; with all of ZeRO++ they sent 43% of ZeRO-3's bytes, starting from float32.
 #
-# DDP is the shorter number and no choice: its states, 1040 GB, fit no GPU. More GPUs do not help: (N−1)/N is nearly 1
-# already. A larger batch does, for the bytes of a step do not depend on it; but with gradient accumulation ZeRO-3
-# gathers the weights again in every microbatch, unless they are kept. Inside a node the link is hundreds of times as
-# fast, so keep the slices within a node (hybrid sharding, or hpZ for the backward) and cross the Ethernet with
-# gradients only, 1/8 of them from each GPU, in 8 bits. Each costs: memory for the copies, precision for the bits.
+# DDP has the smaller number but is not an option: its states, 1040 GB, fit on no GPU. More GPUs do not help: (N−1)/N is
+# nearly 1 already. A larger batch does, because the bytes of a step do not depend on it; but with gradient accumulation
+# ZeRO-3 gathers the weights again in every microbatch, unless they are kept. Inside a node the link is hundreds of
+# times as fast, so keep the slices within a node (hybrid sharding, or hpZ for the backward) and send only gradients
+# over Ethernet, 1/8 of them from each GPU, in 8 bits. Both have a price: memory for the copies, precision for the bits.
 #
-# Full marks: both numbers with their reason, one measured number, batch against GPUs, one remedy with its price.
+# Full marks: both numbers with their reason, one measured number, larger batch compared with more GPUs, one remedy
+# with its price.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 13 · Recap
 #
-# <details><summary>80 equal blocks, N = 64, prefetch 1. Which share of the weights is on a rank at its peak?</summary>
+# <details><summary>80 equal blocks, N = 64, prefetch 1. What share of the weights is on a rank at its peak?</summary>
 #
-# Its slice, 1/64, and two blocks of 80: about 4%. In the backward a block's whole gradient is there as well, another
-# 1/80 of the model's size.
+# Its slice, 1/64, and two of 80 blocks: about 4%. In the backward there is also a block's full gradient, another 1/80
+# of the model's size.
 # </details>
 #
 # <details><summary>You accumulate gradients over 8 microbatches. What does ZeRO-3 send, and DDP?</summary>
 #
-# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions if it keeps no whole gradients. DDP all-reduces
-# once, at the end.
+# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions if it keeps no full gradients. DDP
+# all-reduces once, at the end.
 # </details>
 #
 # <details><summary>FSDP runs out of memory at the first forward, though 16P/N fits easily. Where do you look?</summary>
 #
-# At the units: is the whole model one? Then at the activations, which nobody has cut.
+# At the units: is the whole model a single unit? Then at the activations, which are not split.
 # </details>
 #
 # ## 14 · Take away
 #
-# > **One.** 16P/N bytes of states; at the peak, in the backward, also the whole weights of prefetch + 1 passes and one
-# > unit's whole gradient. N×, of the states only.
+# > **One.** States take 16P/N bytes. At the peak, in the backward, the full weights of prefetch + 1 passes and one
+# > unit's full gradient come on top. Only the states shrink by N×.
 #
-# > **Two.** Three times the model: gather, gather, reduce. 1.5 times DDP's bytes, and hidden only if a unit computes
-# > longer than the next one travels.
+# > **Two.** A step sends three times the model: gather, gather, reduce. That is 1.5 times DDP's bytes, hidden only if
+# > a unit computes for longer than the next one takes to gather.
 #
-# > **Three.** The unit decides: too large frees nothing, too small pays latency; a weight in two units needs a rule.
+# > **Three.** The size of a unit matters: too large frees nothing, too small pays latency. A weight in two units
+# > needs a rule.
 #
 # ## 15 · Going further
 #
 # - Rajbhandari et al., *ZeRO*, arXiv 1910.02054. Look for: section 7, where the 1.5 is derived.
-# - Zhao et al., *PyTorch FSDP*, arXiv 2304.11277. Look for: section 3.2.1, how units trade memory against throughput,
-#   and the rate limiter that keeps prefetch from filling the memory.
-# - Wang et al., *ZeRO++*, arXiv 2306.10209. Look for: the error of a scale for the tensor against one for each block,
-#   and why qgZ reorders the slices between its two hops.
-# - Ren et al., *ZeRO-Offload*, arXiv 2101.06840. Look for: why the optimizer goes to the host, the backward not.
-# - **Lab 3**: `labs/README.md` says how to run ZeRO-3 on a small GPT, and all stages beside PyTorch's DDP and FSDP.
-#   `docs/one-screen/zero3.md` shows the whole step in one screen.
+# - Zhao et al., *PyTorch FSDP*, arXiv 2304.11277. Look for: section 3.2.1, how units trade memory for throughput, and
+#   the rate limiter that keeps prefetch from filling the memory.
+# - Wang et al., *ZeRO++*, arXiv 2306.10209. Look for: the error with one scale per tensor compared with one per
+#   block, and why qgZ reorders the slices between its two hops.
+# - Ren et al., *ZeRO-Offload*, arXiv 2101.06840. Look for: why the optimizer runs on the host but the backward does
+#   not.
+# - **Lab 3**: `labs/README.md` says how to run ZeRO-3 on a small GPT, and how to compare all stages with PyTorch's
+#   DDP and FSDP. `docs/one-screen/zero3.md` shows the whole step on one screen.
 #
-# **An experiment, not graded.** In section 6, try units of 2 and 3 layers, and a model whose third layer is four times
-# as wide. Which unit sets the peak, and would you cut it differently?
+# **An experiment, not graded.** In section 6, try units of 2 and 3 layers, and a model whose third layer is four
+# times as wide. Which unit sets the peak, and would you divide the model differently?

@@ -1,4 +1,4 @@
-"""Week 5: numbers that its page names, references against numbers by hand, partial credit, and facts of its reading."""
+"""Week 5: numbers stated on its page, reference answers checked by hand, partial credit, and facts in its reading."""
 
 import ast
 import inspect
@@ -32,7 +32,7 @@ def test_gathered_logits_cost_four_layers():
 
 
 def test_an_mlp_by_hand():
-    """The table of section 2, and down_bias that is added twice."""
+    """The table of section 2, and a down_bias that is added twice."""
     x, up, down = torch.tensor([[1.0, 2]]), torch.tensor([[1.0, 3], [2, -2]]), torch.tensor([[1.0, 4], [2, 2]])
     output, gradients = mlp.one_process([x, up, torch.zeros(2), down, torch.full((2,), 10.0)], torch.ones(1, 2))
     assert output.tolist() == [[15, 30]] and "`[25 40]` instead of `[15 30]`" in page()
@@ -55,7 +55,7 @@ def test_a_loss_by_hand():
 
 
 def test_keys_are_paired_as_in_the_table():
-    """Six query heads, three of keys: one process's repeat_interleave, and its budget with two ranks."""
+    """Six query heads and three key heads: repeat_interleave in one process, and the byte budget with two ranks."""
     own, size = 3, 2
     needed = [[(rank * own + n) * 3 // (own * size) for n in range(own)] for rank in range(size)]
     assert needed == [[0, 0, 1], [1, 2, 2]] and torch.tensor(needed).flatten().equal(
@@ -66,7 +66,7 @@ def test_keys_are_paired_as_in_the_table():
 
 
 def milliseconds(name: str, num_ranks: int, cards: int = 0) -> list[float]:
-    """[computing, messages, both, GPU time] of GPT-3's layer, in ms; cards: of a server, 0 for one per GPU."""
+    """[computing, messages, both, GPU time] of GPT-3's layer, in ms. cards: cards per server, 0 for one per GPU."""
     gpu = find_accelerator(name)
     reached = links_of(gpu)
     between = reached.network * (cards or gpu.per_node) / gpu.per_node
@@ -149,7 +149,7 @@ def reduced_by_megatron():
 
 @pytest.mark.slow
 def test_megatrons_reduce_returns_what_is_not_contiguous_unreduced():
-    """What section 4 says of the pinned version."""
+    """Section 4 claims this about the pinned version."""
     for (plain, transposed), x in shardlab.run(reduced_by_megatron, ranks=2, timeout=60):
         assert torch.equal(plain, 2 * x)
         assert torch.equal(transposed, x.T)
@@ -159,16 +159,16 @@ def test_megatrons_reduce_returns_what_is_not_contiguous_unreduced():
     ("exercise", "mutant", "points", "words"),
     [
         ("week05.operators", "g_adds_the_gradient_up", 1.5, "Right: f."),
-        ("week05.operators", "memory_order", 1.5, "In which order does yours lie"),
+        ("week05.operators", "memory_order", 1.5, "In which order is yours stored"),
         ("week05.mlp", "bias_on_every_rank", 0, "The output has down_bias 2 times. Which ranks add it, and when?"),
-        ("week05.mlp", "bias_divided", 0, "It is 0.5 times what one process has, with 2 ranks."),
+        ("week05.mlp", "bias_divided", 0, "It is 0.5 times the result of one process, with 2 ranks."),
         ("week05.cross-entropy", "gathers_the_logits", 0, "numbers per token where 3 are enough"),
         ("week05.heads", "f_on_activations", 0, "Right, but rank 0 sends"),
         ("week05.dropout", "as_found", 0, "both were drawn from the same random numbers"),
         ("week05.dropout", "own_numbers_everywhere", 0, "their activations are no longer copies"),
     ],
 )
-def test_a_wrong_answer_is_told_what_to_ask_itself(judged, exercise, mutant, points, words):
+def test_feedback_on_a_wrong_answer_asks_the_right_question(judged, exercise, mutant, points, words):
     verdict = judged(exercise, mutant)
     assert verdict.points == points and words in verdict.text, verdict.text
 

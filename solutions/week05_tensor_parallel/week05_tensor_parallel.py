@@ -18,15 +18,15 @@
 #
 # After this week you can
 #
-# - [ ] **build** a layer whose matrices are split over ranks, with the forward and the backward of one process;
-# - [ ] **prove** that an operator and its backward belong together, with two dot products;
-# - [ ] **say** from your own numbers why tensor parallelism mostly stops at eight.
+# - [ ] **build** a layer whose matrices are split over ranks and whose forward and backward match one process;
+# - [ ] **prove** with two dot products that an operator and its backward belong together;
+# - [ ] **explain** with your own numbers why tensor parallelism usually stops at eight.
 #
 # **Before you start**, answer three questions for yourself.
 #
-# <details><summary>What does a ring all-reduce of S bytes send from each of N ranks? And an all-gather?</summary>
+# <details><summary>How much does each of N ranks send in a ring all-reduce of S bytes? And in an all-gather?</summary>
 #
-# 2(N−1)/N · S, and half of it.
+# 2(N−1)/N · S, and half of that.
 # </details>
 #
 # <details><summary>y = x @ W, and the loss has the gradient dy for y. What are the gradients of x and W?</summary>
@@ -34,10 +34,10 @@
 # dx = dy @ Wᵀ and dW = xᵀ @ dy.
 # </details>
 #
-# <details><summary>What does ZeRO-3 split, and what does every rank still compute whole?</summary>
+# <details><summary>What does ZeRO-3 split, and what does every rank still compute in full?</summary>
 #
-# Weights, gradients and optimizer state are split, at rest. Every layer is gathered before it works, and works on all
-# of its columns: the rank's own rows of the batch pass through whole matrices.
+# Weights, gradients and optimizer state are split while they are not in use. Every layer is gathered before it runs:
+# the rank's own rows of the batch pass through full matrices.
 # </details>
 
 # %%
@@ -54,8 +54,8 @@ dist, dropout = torch.distributed, torch.nn.functional.dropout
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Llama 3 8B has a vocabulary (词表) of 128,256 tokens and a hidden size of 4,096. A sequence of 8,192 tokens goes
-# through it on eight GPUs, each with an eighth of every matrix. Which sends more: a whole layer, forward and
+# Llama 3 8B has a vocabulary (词表) of 128,256 tokens and a hidden size of 4,096. A sequence of 8,192 tokens passes
+# through it on eight GPUs, each with one eighth of every matrix. Which sends more: a whole layer, forward and
 # backward, or the loss, which is a single number? Guess, then run.
 
 # %%
@@ -67,35 +67,36 @@ sent = {
 }
 figure, ax = figures.new_axes(7, 1.8)
 layer, gathered, _ = sent.values()
-title = f"What one of eight ranks sends: gathered logits cost as much as {gathered / layer:.1f} layers"
+title = f"Bytes that one of eight ranks sends: gathered logits cost as much as {gathered / layer:.1f} layers"
 figures.show(figure, figures.draw_bars(ax, sent, title=title))
 
 # %% [markdown]
-# Three numbers per token do the same work. You will find out which three.
+# Three numbers per token are enough. You will find out which three.
 #
 # ## 2 · The picture first
 #
-# Two ranks, no code. `x = [1 2]` lies on both. The first matrix is split by **columns** (按列切分), the second by
-# **rows** (按行切分); between them stands relu.
+# Two ranks, no code. Both hold `x = [1 2]`. The first matrix is split by **columns** (按列切分), the second by
+# **rows** (按行切分), with a relu between them.
 #
 # | | rank 0 | rank 1 |
 # |---|---|---|
 # | its column of the first matrix | `[1 2]` | `[3 -2]` |
-# | x times it, relu | 1·1 + 2·2 = **5** | 1·3 − 2·2 = −1, **0** |
+# | x times its column, then relu | 1·1 + 2·2 = **5** | 1·3 − 2·2 = −1, **0** |
 # | its row of the second matrix | `[1 4]` | `[2 2]` |
 # | its part of the output | `[5 20]` | `[0 0]` |
-# | added up | `[5 20]` | `[5 20]` |
+# | the sum of both parts | `[5 20]` | `[5 20]` |
 #
-# Nobody ever had `[5 0]`, the whole activation in the middle. One message was enough: the sum at the end.
+# No rank ever held `[5 0]`, the full activation in the middle. One message was enough: the sum at the end.
 #
 # <details><summary>Why not rows first, then columns?</summary>
 #
-# Rows give partial sums: the 5 would be a + b, with a on one rank and b on the other, and relu(a + b) is not
-# relu(a) + relu(b). There would have to be a message before relu, and another one after the second matrix.
+# Splitting by rows gives partial sums: the 5 would be a + b, with a on one rank and b on the other, and relu(a + b)
+# is not relu(a) + relu(b). You would need one message before the relu and one after the second matrix.
 # </details>
 #
-# A tensor has one of three states (分布状态): **R**, replicated (复制), whole on every rank; **S**, split (切分), a
-# part on each; **P**, a partial sum (部分和) on each. This is a whole transformer block:
+# A tensor is in one of three states (分布状态): **R**, replicated (复制): every rank has all of it; **S**, split
+# (切分): every rank has a part; **P**, a partial sum (部分和): the ranks' tensors must still be added. This is a
+# whole transformer block:
 
 # %%
 figure, ax = figures.new_axes(9, 1.9)
@@ -110,34 +111,36 @@ def block(step=20):
 
 
 # %% [markdown]
-# At step 20 the backward has reached f's copy: each rank sent this copy through *its* columns, and knows only their
-# part of its gradient. Around f and g, what was R on the way forward is P on the way back, and what was P is R.
+# At step 20 the backward has reached f's copy. Each rank multiplied this copy by *its* columns, so it knows only
+# their part of the gradient. Around f and g, a tensor that is R in the forward has a gradient that is P, and vice
+# versa.
 #
 # ## 3 · What it sends
 #
-# **Notation.** t ranks; b sequences of s tokens; hidden size h; vocabulary V. `A[I, J_tp]` has its columns split over
-# tp, the tensor-parallel ranks, and `B[J_tp, K]` its rows; `Y[I, K]{U_tp}` is a partial sum, **u**nreduced over tp. R,
-# S and P are `x[I]`, `x[I_tp]` and `x[I]{U_tp}`.
+# **Notation.** t ranks; b sequences of s tokens; hidden size h; vocabulary V. The columns of `A[I, J_tp]` are split
+# over tp, the tensor-parallel ranks, and so are the rows of `B[J_tp, K]`. `Y[I, K]{U_tp}` is a partial sum,
+# **u**nreduced over tp. R, S and P are `x[I]`, `x[I_tp]` and `x[I]{U_tp}`.
 #
 # ### Warm-up: the bill
 #
 # **`tensor_parallel_bill(num_ranks, batch, sequence, hidden, vocabulary)`** returns three numbers, the bytes that a
-# rank sends: in a layer's forward and backward, for the loss with three numbers per token, all-reduced, and for the
-# loss with gathered logits. An activation or a logit has two bytes, each of the three numbers four. Count the
+# rank sends: in a layer's forward and backward, for the loss when three numbers per token are all-reduced, and for
+# the loss when all logits are gathered. Activations and logits take two bytes each, the three numbers four. Count the
 # all-reduces in the figure. *About 4 lines.*
 #
-# **By hand**, two ranks, one sequence of 2 tokens, hidden size 4, vocabulary 8. An activation has 2 · 2 · 4 = 16 bytes,
-# and a ring all-reduce over two ranks sends 2 · 1/2 of it, 16; a layer has four of them: 64. Three numbers for 2 tokens
-# are 24 bytes, all-reduced: 24. All logits are 2 · 2 · 8 = 32 bytes, of which an all-gather sends half: 16.
+# **By hand**, two ranks, one sequence of 2 tokens, hidden size 4, vocabulary 8. An activation takes 2 · 2 · 4 = 16
+# bytes, and a ring all-reduce over two ranks sends 2 · 1/2 of that, 16; a layer has four all-reduces: 64. Three
+# numbers for 2 tokens are 24 bytes, and their all-reduce sends 24. All logits are 2 · 2 · 8 = 32 bytes, of which an
+# all-gather sends half: 16.
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, one to four ranks,
-# > parts of equal and of unequal width, vocabularies that cannot be split evenly, and often a group that is only a
-# > part of the world.
+# > **What the grade varies.** Checks show some cases. Grading draws new numbers: other sizes, one to four ranks, parts
+# > of equal and of unequal width, vocabularies that cannot be split evenly, and often a group that is only a part of
+# > the world.
 
 
 # %% exercise="week05.bill"
 def tensor_parallel_bill(num_ranks, batch, sequence, hidden, vocabulary):
-    """[a layer both ways, the loss with three numbers per token, the loss with gathered logits], bytes sent."""
+    """Bytes sent: [a layer both ways, the loss with three numbers per token, the loss with gathered logits]."""
     ### BEGIN SOLUTION
     ring, tokens = 2 * (num_ranks - 1) / num_ranks, batch * sequence
     layer = 4 * ring * 2 * tokens * hidden
@@ -153,22 +156,22 @@ check("week05.bill", tensor_parallel_bill, cases=[llama, gpt2])
 # %% [markdown]
 # ## 4 · Two operators, each the other's backward
 #
-# The Megatron paper calls them **f** and **g**. f hands x to every rank's columns: forward nothing, backward a sum. g
-# adds up what the rows give: forward a sum, backward nothing. Why is "nothing" right?
+# The Megatron paper calls them **f** and **g**. f passes x to every rank's columns: it does nothing forward and sums
+# backward. g adds up the results of the rows: it sums forward and does nothing backward. Why is "nothing" right?
 #
-# An operator and its backward are **adjoint** (伴随): ⟨f x, y⟩ = ⟨x, f*y⟩ for all x and y. What is R counts once in
-# such a product; S and P count on every rank. By hand: `x = [1 2]` on both ranks, f gives two copies, whose gradients
-# are `[3 0]` and `[1 1]`:
+# An operator and its backward are **adjoint** (伴随): ⟨f x, y⟩ = ⟨x, f*y⟩ for all x and y. In such a product, an R
+# tensor counts once; S and P tensors count on every rank. By hand: `x = [1 2]` on both ranks, and f makes two copies
+# whose gradients are `[3 0]` and `[1 1]`:
 #
 # | | |
 # |---|---|
 # | ⟨f x, y⟩, each rank's copy with its gradient | (1·3 + 2·0) + (1·1 + 2·1) = 6 |
 # | f*y = `[3 0]` + `[1 1]` = `[4 1]`, so ⟨x, f*y⟩ | 1·4 + 2·1 = 6 |
 #
-# Read the table backwards and it is g's: g adds up, and its gradient goes to all ranks as it is.
+# Read backwards, the table is g's: g sums, and its gradient goes to all ranks unchanged.
 #
-# **A trap, before you write them.** Two ranks hold the same 2 × 3 matrix; on rank 1 it is the transpose of another, so
-# its numbers lie in memory (内存) in another order. What will the sum be?
+# **A trap before you write them.** Two ranks hold the same 2 × 3 matrix. On rank 1 it is a transposed view of
+# another, so its numbers are stored in a different order in memory (内存). What will the sum be?
 
 
 # %%
@@ -184,18 +187,18 @@ print("expected:", [[0, 2, 4], [6, 8, 10]])
 print("rank 0:  ", shardlab.run(double_it, ranks=2)[0])
 
 # %% [markdown]
-# No error: gloo adds up memory, place by place, and `clone` keeps the order of memory. A *contiguous*
-# (连续) copy does not: `x.clone(memory_format=torch.contiguous_format)`. Megatron-Core 0.16.1 stumbles the other way:
-# its `_reduce` adds up `x.contiguous()` and returns `x`. If x was contiguous, both are one tensor. If not, x comes back
-# as it was, and nothing has been added up ([Megatron-LM 5337](https://github.com/NVIDIA/Megatron-LM/issues/5337)).
+# No error: gloo adds memory element by element, and `clone` keeps the memory layout. A *contiguous* (连续) copy does
+# not: `x.clone(memory_format=torch.contiguous_format)`. Megatron-Core 0.16.1 has the opposite bug: its `_reduce`
+# reduces `x.contiguous()` and returns `x`. If x was contiguous, both are the same tensor. If not, x is returned
+# unchanged, and nothing is reduced ([Megatron-LM 5337](https://github.com/NVIDIA/Megatron-LM/issues/5337)).
 #
-# The next cell is given. It applies an operator to x, adds x to the result, and runs the backward. With `transposed`
-# the operator meets transposed tensors, both ways.
+# The given next cell applies an operator to x, adds x to the result, and runs the backward. With `transposed`, the
+# operator gets transposed tensors in both directions.
 
 
 # %%
 def both_ways(operator, x, gradient, transposed, *, group):
-    """y = x + operator(x), and its backward: (y, gradient of x)."""
+    """Compute y = x + operator(x) and its backward. Returns (y, gradient of x)."""
     leaf = x.clone().requires_grad_()
     x = leaf.T if transposed else leaf
     y = x + operator.apply(x, group)
@@ -205,12 +208,13 @@ def both_ways(operator, x, gradient, transposed, *, group):
 
 
 # %% [markdown]
-# **`ToAll`** is f, **`SumOfAll`** is g. `forward` returns the output, `backward` the gradient of x and
-# None for the group. Change no tensor that you are given: x is still needed, and so is its gradient. *About 12 lines.*
+# **`ToAll`** is f, **`SumOfAll`** is g. `forward` returns the output, `backward` the gradient of x and None for the
+# group. Do not modify your inputs: x and the gradient are still needed. *About 12 lines.*
 #
 # <details><summary>Hint: what an autograd Function keeps</summary>
 #
-# `ctx.group = group` in `forward`, and `ctx.group` is there in `backward`. Forward "nothing" is `x.view_as(x)`.
+# Set `ctx.group = group` in `forward`, and use `ctx.group` in `backward`. To do "nothing" forward, return
+# `x.view_as(x)`.
 # </details>
 
 
@@ -261,8 +265,8 @@ cases += [four | {"part": "g"}, alone | {"transposed": True, "part": "g"}]
 check("week05.operators", f_both_ways, g_both_ways, cases=cases)
 
 # %% [markdown]
-# Now the proof, with random numbers on three ranks. The third operator adds up in both directions, like torch's own
-# differentiable all-reduce. **Which factor will it be off by?**
+# Now the proof, with random numbers on three ranks. The third operator sums in both directions, like torch's own
+# differentiable all-reduce. **By what factor will it be off?**
 
 
 # %%
@@ -291,14 +295,16 @@ for name, (operator, copies_in) in operators.items():
     print(f"{name}: <op x, y> and <x, backward y> are", shardlab.run(two_products, operator, copies_in, ranks=3)[0])
 
 # %% [markdown]
-# t times too much: every rank's gradient was whole already. Such an operator trains, with a learning rate that depends
-# on t. It is the right one where each rank goes on with its own part of the loss; here all have the same loss.
+# It is off by a factor of t, because every rank already had the full gradient. A model still trains, with a learning
+# rate that depends on t. The operator is right where each rank continues with its own part of the loss; here all
+# ranks have the same loss.
 #
 # ## 5 · Columns, then rows
 #
-# From here on f and g are `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`: yours once your check
-# passes. There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand, from section 2, with
-# `down_bias = [10 10]`: if each rank adds it to its part, the sum has it twice, `[25 40]` instead of `[15 30]`.
+# From here on f and g are `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`; they use your code once
+# your check passes. There are two biases. `up_bias` is split like the columns. And `down_bias`? By hand, with the
+# numbers of section 2 and `down_bias = [10 10]`: if each rank adds it to its part, the sum contains it twice, `[25
+# 40]` instead of `[15 30]`.
 
 
 # %%
@@ -327,27 +333,27 @@ for ranks in (1, 2, 4):
     print(f"{ranks} ranks: off by {off.mean().abs().item():.3f} biases")
 
 # %% [markdown]
-# Two engines that serve language models had this bug
-# ([text-generation-inference 1036](https://github.com/huggingface/text-generation-inference/issues/1036),
-# [MinivLLM 80](https://github.com/Wenyueh/MinivLLM/issues/80)). Others add it on rank 0 alone
-# ([nano-vllm 99](https://github.com/GeeeekExplorer/nano-vllm/issues/99) argues about that): right forward, and enough
-# for serving. **What happens when such a model is trained?**
+# Two serving engines had this bug ([text-generation-inference
+# 1036](https://github.com/huggingface/text-generation-inference/issues/1036), [MinivLLM
+# 80](https://github.com/Wenyueh/MinivLLM/issues/80)). Others add it only on rank 0 ([nano-vllm
+# 99](https://github.com/GeeeekExplorer/nano-vllm/issues/99) discusses that), which is correct in the forward and
+# enough for serving. **What happens when such a model is trained?**
 #
 # <details><summary>Then open this</summary>
 #
-# The copies on the other ranks have no part in the output, and no gradient. Rank 0's copy learns, theirs do not.
+# The copies on the other ranks do not affect the output and get no gradient. Rank 0's copy learns, theirs do not.
 # </details>
 #
 # **`mlp(x, up, up_bias, down, down_bias, *, group)`** returns `relu(x @ up + up_bias) @ down + down_bias`. `up`,
-# `up_bias` and `down` are this rank's parts; `x` and `down_bias` are whole. One all-reduce forward, one backward.
-# *About 2 lines.*
+# `up_bias` and `down` are this rank's parts; `x` and `down_bias` are replicated. Use one all-reduce forward and one
+# backward. *About 2 lines.*
 #
-# `mlp_step` is given: it runs your `mlp` forward and backward, for the check.
+# The given `mlp_step` runs your `mlp` forward and backward.
 
 
 # %% exercise="week05.mlp"
 def mlp(x, up, up_bias, down, down_bias, *, group):
-    """relu(x @ up + up_bias) @ down + down_bias, the same on every rank; up, up_bias and down are this rank's parts."""
+    """relu(x @ up + up_bias) @ down + down_bias, the same on every rank. up, up_bias and down are this rank's parts."""
     ### BEGIN SOLUTION
     inner = torch.relu(copy_to_tp(x, group=group) @ up + up_bias)
     return reduce_from_tp(inner @ down, group=group) + down_bias
@@ -355,7 +361,7 @@ def mlp(x, up, up_bias, down, down_bias, *, group):
 
 
 def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
-    """Given. The output, and the gradients of x and of this rank's up, up_bias, down and down_bias."""
+    """Given: the output, and the gradients of x and of this rank's up, up_bias, down and down_bias."""
     leaves = [one.clone().requires_grad_() for one in (x, up, up_bias, down, down_bias)]
     y = mlp(*leaves, group=group)
     y.backward(gradient)
@@ -371,8 +377,8 @@ check("week05.mlp", mlp_step, cases=[equal, uneven, alone])
 # %% [markdown]
 # ### The same in four lines of PyTorch
 #
-# You tell DTensor's `parallelize_module` how each layer is split; the package has such layers as modules. Here are both
-# on two ranks, compared with one process and your MLP:
+# DTensor's `parallelize_module` takes a plan of how each layer is split; the package provides such layers as modules.
+# Here are both on two ranks, compared with one process and with your MLP:
 
 
 # %%
@@ -409,15 +415,15 @@ for name, (output, gradient, sent_bytes, kinds) in found.items():
     print(f"{name}: output and gradient of x within {max(apart):.0e}, {sent_bytes:g} bytes in {list(kinds)}")
 
 # %% [markdown]
-# DTensor's plan has two entries. It does not say what you have just written: where the messages are, what is copied,
-# what is split. A *type* for each tensor would say it: section 13.
+# DTensor's plan has two entries. It does not say what you have just written: where the messages are, what is
+# replicated, and what is split. A *type* for each tensor would (section 13).
 #
 # ## 6 · A loss that never sees the logits
 #
-# The head's matrix is split by columns, so a rank has the logits (对数几率) of its own part of the vocabulary. The loss
-# of a token is log Σ exp(logit) − logit of the target. By hand: two ranks, a vocabulary of four, and target number 2:
+# The head's matrix is split by columns, so a rank has the logits (对数几率) for its part of the vocabulary. The loss
+# of a token is log Σ exp(logit) − logit of the target. By hand, two ranks, a vocabulary of four, and a target of 2:
 #
-# | | rank 0 has numbers 0 and 1 | rank 1 has 2 and 3 | together |
+# | | rank 0 has columns 0 and 1 | rank 1 has 2 and 3 | together |
 # |---|---|---|---|
 # | logits | 0, ln 2 | ln 4, 0 | |
 # | largest | ln 2 | ln 4 | max: **ln 4** |
@@ -427,27 +433,27 @@ for name, (output, gradient, sent_bytes, kinds) in found.items():
 # Loss: ln 2 + ln 4 − ln 4 = ln 2. Three numbers per token. The gradient, softmax (1/8, 1/4, 1/2, 1/8) minus 1 at the
 # target, needs no message at all.
 #
-# Ranks have ⌈V/t⌉ columns each. If t does not divide V, the last ones are **padding** (填充): whatever lies there
-# counts for nothing, and gets gradient 0. A rank may have nothing but padding.
+# Each rank has ⌈V/t⌉ columns. If t does not divide V, the last ones are **padding** (填充): their values are ignored
+# and get gradient 0. A rank may have nothing but padding.
 #
 # **`vocabulary_loss(logits, targets, vocabulary, *, group)`**: `logits` is `[tokens, ⌈V/t⌉]`, this rank's columns,
-# float32; `targets` are token numbers, the same on all ranks. Returns the loss of each token, and the gradient of their
-# *mean* for this rank's logits. Logits may be as large as 200. A rank puts no more than **three numbers per token**
-# into its messages. *About 14 lines.*
+# float32; `targets` are token numbers, the same on all ranks. It returns the loss of each token, and the gradient of
+# their *mean* with respect to this rank's logits. Logits may be as large as 200. A rank contributes no more than
+# **three numbers per token** to its messages. *About 14 lines.*
 #
 # <details><summary>Hint: which tokens are mine</summary>
 #
 # ```python
 # first = dist.get_rank(group) * logits.shape[1]
 # is_mine = (targets >= first) & (targets < first + logits.shape[1])
-# place = (targets - first).where(is_mine, 0)  # a column that I have, in any case
+# place = (targets - first).where(is_mine, 0)  # always a column that I have
 # ```
 # </details>
 
 
 # %% exercise="week05.cross-entropy"
 def vocabulary_loss(logits, targets, vocabulary, *, group):
-    """(losses [tokens], gradient of their mean [tokens, own columns]) of logits whose columns are split."""
+    """(losses [tokens], gradient of their mean [tokens, own columns]) for logits whose columns are split."""
     ### BEGIN SOLUTION
     columns, rows = logits.shape[1], torch.arange(len(targets))
     first = dist.get_rank(group) * columns
@@ -472,16 +478,16 @@ cases += [{"ranks": 1, "tokens": 2, "vocabulary": 4}]
 check("week05.cross-entropy", vocabulary_loss, cases=cases)
 
 # %% [markdown]
-# > **Right plus log t.** Hand *gathered* logits to a loss that takes them for split ones, and every rank adds up all
-# > exponentials, t times too many: each loss is too large by exactly log t, and no shape complains. That, and a label
-# > smoothing that each rank computes with its own part of the vocabulary, are two of the findings of
-# > [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
+# > **Correct plus log t.** If you pass *gathered* logits to a loss that expects split ones, the sum contains every
+# > exponential t times. Each loss is too large by exactly log t, and no shape is wrong. That, and a label smoothing
+# > that each rank computes with its own part of the vocabulary, are two of the findings of [Megatron-LM
+# > 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
 #
 # ## 7 · Predict, then measure
 #
-# Half a layer (an MLP) of 64 tokens with hidden size 96 in bf16 on 2 and 4 ranks, and the loss over a vocabulary of
-# 4,001. Predict with your bill; the loss must also be that of one process. **Which of the three numbers grows from 2 to
-# 4 ranks, and by how much?**
+# Half a layer (an MLP) on 64 tokens with hidden size 96 in bf16, on 2 and 4 ranks, and the loss over a vocabulary of
+# 4,001. Predict the bytes with your function; the loss must also match that of one process. **Which of the three
+# numbers grows from 2 to 4 ranks, and by how much?**
 
 
 # %%
@@ -506,30 +512,30 @@ x, up, down = (torch.randn(*shape).bfloat16() for shape in ((64, 96), (96, 384),
 logits, targets = torch.randn(64, 4001), torch.randint(4001, (64,))
 for ranks in (2, 4):
     layer, three, _ = tensor_parallel_bill(ranks, 1, 64, 96, 4001)
-    gathered = tensor_parallel_bill(ranks, 1, 64, 96, -(-4001 // ranks) * ranks)[2]  # padding travels, too
+    gathered = tensor_parallel_bill(ranks, 1, 64, 96, -(-4001 // ranks) * ranks)[2]  # padding is sent, too
     *measured, losses = shardlab.run(bytes_measured, x, up, down, logits, targets, ranks=ranks)[0]
     print(f"{ranks} ranks: predicted {[layer / 2, three, gathered]}, measured {measured}")
     apart = (losses - torch.nn.functional.cross_entropy(logits, targets, reduction="none")).abs().max()
     print(f"  losses within {apart:.0e} of one process")
 
 # %% [markdown]
-# Equal to the byte. All three grow by half (the gathered logits by a little more: the padding), for (t−1)/t goes from
-# 1/2 to 3/4, while each rank's work is halved. Keep that for the interview.
+# Equal to the byte. All three grow by half (the gathered logits by a little more, because of padding), because
+# (t−1)/t goes from 1/2 to 3/4, while each rank's work is halved.
 #
 # ## 8 · Bug hunt: whose random numbers?
 #
-# Dropout (随机失活) inside a split pair meets parts: ranks must drop *different* places, or the model has t copies of
-# one mask. Behind g it meets copies: ranks must drop *the same* places, or the copies differ from then on. So there are
-# two streams of random numbers (随机数流), and the code has to enter the right one. Megatron does so in a `with` that
-# has two contexts to enter. A line written in June 2023 got it wrong: dropout under sequence parallelism drew from the
-# wrong stream, which core 0.9.0, in October 2024, lists as a known issue ([Megatron-LM
-# 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it, and look at the
-# masks.**
+# Dropout (随机失活) inside a column-row pair sees split tensors: ranks must drop *different* positions, or the model
+# has t copies of one mask. After g it sees replicated tensors: ranks must drop *the same* positions, or the copies
+# differ from then on. So there are two streams of random numbers (随机数流), and the code has to use the right one.
+# Megatron does so in a `with` statement with two contexts. A line written in June 2023 got it wrong: dropout under
+# sequence parallelism drew from the wrong stream, which core 0.9.0, in October 2024, lists as a known issue
+# ([Megatron-LM 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it, and
+# look at the masks.**
 
 
 # %%
 class OwnNumbers:
-    """Inside `with`, torch draws from this rank's own stream; outside, from the one that all ranks share."""
+    """Inside `with`, torch draws from this rank's own stream; outside, from the stream that all ranks share."""
 
     def __init__(self, seed):
         self.state = torch.Generator().manual_seed(seed).get_state()
@@ -567,20 +573,20 @@ def draw_both(function, title):
     figures.show(figure, figures.draw_masks(ax, masks, title=title))
 
 
-draw_both(steps_as_found, "As found: all ranks drop the same places of what is split")
+draw_both(steps_as_found, "As found: all ranks drop the same positions of split tensors")
 
 # %% [markdown]
-# `hidden` is split: rank 0 and rank 1 have different neurons, and drop them in the same pattern. Nothing crashes.
+# `hidden` is split: rank 0 and rank 1 have different neurons but drop them in the same pattern. Nothing crashes.
 #
-# **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above, repaired: a list of pairs
-# (hidden, output), one per step. Hidden masks differ from rank to rank and step to step; output masks differ from step
-# to step and are the same on all ranks; no two masks come from the same numbers, not even moved or mirrored. No mask
-# travels. *The function above, one word less.*
+# **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above without the bug. It returns a
+# list of pairs (hidden, output), one per step. Hidden masks differ between ranks and steps; output masks differ
+# between steps and are the same on all ranks; no two masks come from the same random numbers, not even shifted or
+# mirrored. Send no mask. *The function above with one word less.*
 
 
 # %% exercise="week05.dropout"
 def dropout_steps(x, up, down, p, seed, num_steps, *, group):
-    """[(hidden, output), ...] with dropout of probability p: own masks for what is split, a shared one for copies."""
+    """[(hidden, output), ...] with dropout of probability p: own masks for split tensors, a shared one for copies."""
     ### BEGIN SOLUTION
     torch.manual_seed(seed)
     own, steps = OwnNumbers(seed + 1 + dist.get_rank(group)), []
@@ -599,25 +605,25 @@ uneven = {"ranks": 4, "rows": 16, "hidden": 10, "inner": [10, 13], "p": 0.4, "st
 check("week05.dropout", dropout_steps, cases=[equal, uneven])
 
 # %%
-draw_both(dropout_steps, "Repaired: different masks for what is split, the same mask for copies")
+draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mask for copies")
 
 # %% [markdown]
-# `a and b` is `b` if a is true: the `with` entered only the second context. A comma enters both.
+# `a and b` is `b` if a is true, so the `with` entered only the second context. A comma enters both.
 #
 # ## 9 · Read real code
 #
-# Open, in your installed `megatron-core` 0.16.1, `mappings.py`, `layers.py` and `cross_entropy.py` of
-# `megatron/core/tensor_parallel`. (`%pip show megatron-core` in a cell prints the folder it is in; `make setup`
-# installs it on Linux, elsewhere read that release on GitHub.) Where are the messages?
+# In your installed `megatron-core` 0.16.1, open `mappings.py`, `layers.py` and `cross_entropy.py` of
+# `megatron/core/tensor_parallel`. (`%pip show megatron-core` in a cell prints its folder. `make setup` installs it on
+# Linux; elsewhere read that release on GitHub.) Where are the messages?
 #
 # 1. `"f"`: which class of `mappings.py` is f? A name.
 # 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.
-# 3. `"order"`: the backward of a column layer, `LinearWithGradAccumulationAndAsyncCommunication`, hides its message
-#    behind work. With `allreduce_dgrad`, in which order come `wait`, `all_reduce` and the product that gives
-#    `grad_weight`? A list of three names.
+# 3. `"order"`: the backward of a column layer, `LinearWithGradAccumulationAndAsyncCommunication`, hides its message.
+#    With `allreduce_dgrad`, in which order do `wait`, `all_reduce` and the product for `grad_weight` happen? A list
+#    of three names.
 #
-# And for yourself: where does `RowParallelLinear` add its bias? In this repository, `labs/shardlab/tensor_parallel/`
-# has the same layers, and `docs/one-screen/tensor-parallel.md` a whole training step in one screen.
+# One more, ungraded: where does `RowParallelLinear` add its bias? Here, `labs/shardlab/tensor_parallel/` has the same
+# layers, and `docs/one-screen/tensor-parallel.md` shows a whole training step on one screen.
 
 # %% exercise="week05.reading"
 reading_answers = {"f": None, "loss": None, "order": None}
@@ -631,40 +637,40 @@ reading_answers["order"] = ["all_reduce", "grad_weight", "wait"]
 check("week05.reading", reading_answers)
 
 # %% [markdown]
-# ## 10 · Challenge: heads of keys that two ranks need
+# ## 10 · Challenge: key heads that two ranks need
 #
-# Attention (注意力) is split by heads: each rank has some columns of the queries' matrix, as many rows of `out`, and no
-# message in between. With grouped queries (GQA, 分组查询) several query heads share one head of keys and values. Six
-# query heads, three of keys, two ranks:
+# Attention (注意力) is split by heads: each rank has some columns of the query matrix and the matching rows of `out`,
+# and needs no message in between. With grouped queries (GQA, 分组查询) several query heads share one key and value
+# head. Six query heads, three key heads, and two ranks:
 #
 # | query head | 0 | 1 | 2 | 3 | 4 | 5 |
 # |---|---|---|---|---|---|---|
 # | on rank | 0 | 0 | 0 | 1 | 1 | 1 |
-# | its head of keys | 0 | 0 | **1** | **1** | 2 | 2 |
+# | its key head | 0 | 0 | **1** | **1** | 2 | 2 |
 #
-# Both ranks need head 1. A fourth, empty head of keys would not help: with heads 0 and 1 on rank 0, query head 3 on
-# rank 1 still needs head 1. So the small matrices of keys and values stay whole on every rank, and each takes the heads
-# it needs. But then each rank also sees only *its* part of their gradient.
+# Both ranks need key head 1. A fourth, empty key head would not help: with key heads 0 and 1 on rank 0, query head 3
+# on rank 1 still needs head 1. So the small key and value matrices stay replicated, and each rank uses the heads it
+# needs. But then it sees only *its* part of their gradient.
 #
-# **`attention(x, queries, keys, values, out, width, *, group)`** returns the output of causal attention, `[S, H]`, with
-# scores divided by √width. x is `[S, H]`; `queries` `[H, own heads · width]` and `out` `[own heads · width, H]` are
-# this rank's parts; `keys` and `values` `[H, kv heads · width]` are whole. All ranks have the same number of query
-# heads, in order of rank. In the backward each rank gets the whole gradient of keys and of values. *About 7 lines.*
+# **`attention(x, queries, keys, values, out, width, *, group)`** returns the output of causal attention, `[S, H]`,
+# with scores divided by √width. x is `[S, H]`; `queries` `[H, own heads · width]` and `out` `[own heads · width, H]`
+# are this rank's parts; `keys` and `values` `[H, kv heads · width]` are replicated. All ranks have the same number of
+# query heads, in rank order. In the backward each rank gets the full gradient of keys and values. *About 7 lines.*
 #
 # `attention_step` is given: it calls your `attention` and returns the output and the gradients of the five inputs.
 #
-# **Target:** two all-reduces of S · H numbers, and one each for the gradients of keys and of values, H · kv heads ·
-# width. S is larger than H here: sending anything else as long as the sequence is too much.
+# **Target:** two all-reduces of S · H numbers, and one each for the gradients of keys and values, of H · kv heads ·
+# width numbers. S is larger than H here: anything else of sequence length is too much.
 
 
 # %% exercise="week05.heads"
 def attention(x, queries, keys, values, out, width, *, group):
-    """The output [S, H], the same on every rank; queries and out are this rank's parts, keys and values are whole."""
+    """The output [S, H], the same on every rank. queries and out are this rank's parts, keys and values replicated."""
     ### BEGIN SOLUTION
     own, kv_heads = queries.shape[1] // width, keys.shape[1] // width
     first = dist.get_rank(group) * own
     needed = (first + torch.arange(own)) * kv_heads // (own * dist.get_world_size(group))
-    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))  # f on weights: gradients add up
+    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))  # f on weights sums their gradients
     q, k, v = ((x @ one).unflatten(1, (-1, width)).transpose(0, 1) for one in (queries, keys, values))
     heads = torch.nn.functional.scaled_dot_product_attention(q, k[needed], v[needed], is_causal=True)
     return reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
@@ -672,7 +678,7 @@ def attention(x, queries, keys, values, out, width, *, group):
 
 
 def attention_step(x, queries, keys, values, out, gradient, width, *, group):
-    """Given. The output [S, H], and the gradients of x, own queries, whole keys and values, own out."""
+    """Given: the output [S, H], and the gradients of x, own queries, full keys and values, and own out."""
     leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
     y = attention(*leaves, width, group=group)
     y.backward(gradient)
@@ -689,26 +695,26 @@ check("week05.heads", attention_step, cases=[one_for_all, table, fewer, alone])
 # %% [markdown]
 # ## 11 · Interview: why at most eight?
 #
-# **`layer_seconds(num_ranks, sequence, hidden, flops, inside, between, per_node)`** returns two numbers for one layer
-# of a GPT and one sequence, forward and backward: seconds of computing and seconds of messages. The forward takes
-# 24h² + 4sh operations per token, the backward twice as many; the ranks share them, each at `flops` operations per
+# **`layer_seconds(num_ranks, sequence, hidden, flops, inside, between, per_node)`** returns two numbers for one GPT
+# layer and one sequence, forward and backward: seconds of computation and seconds of communication. The forward takes
+# 24h² + 4sh operations per token, the backward twice as many. The ranks share them, each at `flops` operations per
 # second.
 #
-# The messages are those of a layer in your bill. While all ranks fit on one node of `per_node` GPUs they go over
-# NVLink, `inside` bytes per second. Beyond that NCCL runs several rings at once. Every GPU has its own network card
-# (网卡) of `between` bytes per second, and each ring leaves the node through another one (a *rail*, 轨). Together they
-# have `per_node` times `between`, but never more than `inside`, for every ring runs over NVLink, too. *About
-# 6 lines.*
+# The messages are those of a layer in your warm-up. While all ranks fit on one node of `per_node` GPUs, they use
+# NVLink at `inside` bytes per second. Beyond that NCCL runs several rings at once. Every GPU has its own network card
+# (网卡) with `between` bytes per second, and each ring leaves the node through a different card (a *rail*, 轨).
+# Together they reach `per_node` times `between`, but never more than `inside`, because every ring also runs over
+# NVLink. *About 6 lines.*
 #
-# **By hand**, one rank, h = 2 and s = 1: forward 24·4 + 4·1·2 = 104 operations, with the backward 312. At 100
-# operations per second that is 3.12 s, and no messages. On two ranks it is 1.56 s, and four all-reduces of 2·1·2 = 4
-# bytes, each sending 4: 16 bytes, over `inside`. Four ranks on two nodes of two send 2 · 3/4 · 4 = 6 bytes in each, 24
-# in all, through two cards at once.
+# **By hand**, one rank, h = 2 and s = 1: the forward takes 24·4 + 4·1·2 = 104 operations, with the backward 312. At
+# 100 operations per second that is 3.12 s, without messages. On two ranks it is 1.56 s, plus four all-reduces of
+# 2·1·2 = 4 bytes, which send 4 bytes each: 16 bytes, over `inside`. Four ranks on two nodes of two send 2 · 3/4 · 4 =
+# 6 bytes in each, 24 in total, through two cards at once.
 
 
 # %% exercise="week05.why-eight"
 def layer_seconds(num_ranks, sequence, hidden, flops, inside, between, per_node):
-    """(seconds of computing, seconds of messages) of a layer's forward and backward for one sequence, in bf16."""
+    """(seconds of computation, seconds of communication) of a layer's forward and backward for one bf16 sequence."""
     ### BEGIN SOLUTION
     operations = 3 * (24 * hidden**2 + 4 * sequence * hidden) * sequence
     sent = 4 * 2 * (num_ranks - 1) / num_ranks * 2 * sequence * hidden
@@ -724,8 +730,8 @@ cases = [{"num_ranks": 8, **gpt3}, {"num_ranks": 16, **gpt3}, {"num_ranks": 144,
 check("week05.why-eight", layer_seconds, cases=cases)
 
 # %% [markdown]
-# GPT-3's layer, each GPU at half of its peak, links at what published runs reach (`costs.links_of`, the link model that
-# the course's planner uses). **Guess first:** are 16 H100 faster than 8? And what does a layer cost in GPU time, the
+# For GPT-3's layer, take each GPU at half of its peak and links at the speed of published runs (`costs.links_of`, the
+# planner's link model). **Guess first:** are 16 H100 faster than 8? And what does a layer cost in GPU time, the
 # milliseconds times the number of GPUs?
 
 
@@ -748,10 +754,10 @@ table_of("gb200")
 table_of("h100", cards=1, sizes=(8, 16))
 
 # %% [markdown]
-# Not slower: 16 H100 beat 8. The last table has *one* card for eight GPUs, as older servers do: there 16 are
-# slower. Users measure 330 to 430 GB/s of "bus bandwidth" for all-reduces over two servers of eight H100
-# with eight cards each ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), in one report only 216
-# ([2409](https://github.com/NVIDIA/nccl/issues/2409)). Still missing: the latency (延迟) of all those messages.
+# 16 H100 are faster than 8. The last table assumes *one* card for eight GPUs, as in older servers: there 16 are
+# slower. Users measure 330 to 430 GB/s of "bus bandwidth" for all-reduces over two servers of eight H100 with eight
+# cards each ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), in one report only 216
+# ([2409](https://github.com/NVIDIA/nccl/issues/2409)). Still missing: the latency (延迟) of those messages.
 
 # %%
 h100 = costs.links_of(costs.find_accelerator("h100"))
@@ -760,29 +766,29 @@ for ranks in (8, 16, 32, 64):
     print(f"t = {ranks:2}: rings of {ranks:2} ranks add {1000 * latency:.2f} ms of latency")
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: what shrinks with t and what does not (your bill,
-# your measured bytes of section 7); the milliseconds *and the GPU time* of 8 and 16 H100; what else the other eight
-# GPUs could do; which network cards your answer assumes, and what changes with 72 GPUs on a node; what else limits t,
-# from the challenge and from the shape of the matrices.
+# Now answer in five to eight sentences: what shrinks with t and what does not (your formula, and the bytes you
+# measured in section 7); the milliseconds *and the GPU time* of 8 and 16 H100; what else the other eight GPUs could
+# do; which network cards your answer assumes, and what changes with 72 GPUs on a node; what else limits t, from the
+# challenge and the matrices' shapes.
 
 # %% [markdown] manual="week05.interview" points=2
 # ### BEGIN SOLUTION
-# The work of a rank is 1/t; its bytes are 2(t−1)/t of four activations and grow with t: in section 7 from 2 to 4 ranks
-# by half. So the share of messages rises with every doubling, and nothing hides them, for the next matrix waits.
+# The work of a rank is 1/t; its bytes are 2(t−1)/t of four activations and grow with t: in section 7 by half from 2 to
+# 4 ranks. So the share of messages rises with every doubling, and nothing hides them, because the next matrix waits.
 #
-# GPT-3's layer takes 6.8 ms on 8 H100, and 15% of it are messages over NVLink. On 16 it takes 4.1 ms: faster, because
-# eight rings leave the node through eight cards. But 30% are messages now, twice the GPUs are only 1.6 times as fast,
-# and a layer costs 66 GPU ms instead of 55. As a second replica the other eight would do a second sequence in the same
-# 6.8 ms, where 16 need 8.3 ms for two. And a replica's gradients, or a stage's activations, can hide behind the work,
-# while tensor parallelism now fills every network card at every layer. So t > 8 buys time, not throughput: use it when
-# memory, or a batch that must not grow, leaves no other choice.
+# GPT-3's layer takes 6.8 ms on 8 H100, and 15% of it is communication over NVLink. On 16 it takes 4.1 ms: faster,
+# because eight rings leave the node through eight cards. But 30% are messages now, twice the GPUs are only 1.6 times as
+# fast, and a layer costs 66 GPU ms instead of 55. As a second replica the other eight would process a second sequence
+# in the same 6.8 ms, where 16 need 8.3 ms for two. And a replica's gradients, or a stage's activations, can hide behind
+# computation, while tensor parallelism now fills every network card at every layer. So t > 8 buys time, not throughput:
+# use it when memory, or a batch that must not grow, leaves no other choice.
 #
-# Eight is the number of GPUs that NVLink joins in such a server. With one card per server 16 take 13 ms and are slower
-# than 8. On GB200, 72 share NVLink, and nothing happens at 8: 16 ranks take 1.8 ms, 35% of it messages, and 64 less
-# than 1 ms, 70% of it messages. Latency comes on top: 0.15 ms at 8, 1.8 ms at 64, more than all bytes there.
+# Eight is the number of GPUs that NVLink connects in such a server. With one card per server 16 take 13 ms and are
+# slower than 8. On GB200, 72 share NVLink, and nothing changes at 8: 16 ranks take 1.8 ms, 35% of it messages, and 64
+# less than 1 ms, 70% of it messages. Latency comes on top: 0.15 ms at 8, 1.8 ms at 64, more than the bytes take there.
 #
-# Other limits: t should divide the query heads; heads of keys are copied when t is larger than their number; matrices
-# become thin, and a GPU reaches a smaller part of its peak.
+# Other limits: t should divide the number of query heads; key heads are replicated when t exceeds their number;
+# matrices become thin, and a GPU reaches a smaller part of its peak.
 #
 # Full marks: 1/t against (t−1)/t with a measured number, time and GPU time of 8 and 16, a better use of the other GPUs,
 # the cards assumed (or "node, not eight"), one other limit.
@@ -793,28 +799,29 @@ for ranks in (8, 16, 32, 64):
 #
 # <details><summary>Over which group is the gradient of a LayerNorm's weight reduced?</summary>
 #
-# Over none of the tensor-parallel groups: it is R, its input is R, and f has made the gradient that reaches it R.
+# Over no tensor-parallel group: the weight is R, its input is R, and f has made the gradient that reaches it R.
 # </details>
 #
 # <details><summary>Your gradient norm doubles when t goes from 2 to 4. Which two operators do you look at?</summary>
 #
-# A g whose backward adds up, or an f where none belongs: gradients times t. (A norm that counts R once per rank is
-# wrong as well, but from t = 2 to 4 it grows by √2 at most.)
+# A g whose backward sums, or an f where none belongs: both multiply gradients by t. (A norm that counts R once per rank
+# is wrong as well, but from t = 2 to 4 it grows by at most √2.)
 # </details>
 #
-# <details><summary>Where may a bias, a dropout and a relu stand: on S, on P, on R?</summary>
+# <details><summary>Which of a bias, a dropout and a relu can you apply to S, to P, and to R?</summary>
 #
-# On S all three, with the rank's own part of the bias and its own random numbers. On R all three, with a whole bias and
-# shared random numbers. On P not a relu, which does not pass through a sum, nor a bias, which would be added t times; a
+# To S all three, with the rank's own part of the bias and its own random numbers. To R all three, with the full bias
+# and shared random numbers. To P no relu, which does not commute with a sum, and no bias, which would be added t times;
 # dropout only with one mask for all ranks.
 # </details>
 #
 # ## 13 · Optional: types instead of tests
 #
-# The figure's states can be *checked*, before any rank starts. [spmd_types](https://github.com/meta-pytorch/spmd_types)
-# gives every tensor a type per mesh axis that also says what its gradient is: `I`, a copy whose gradient is a copy;
-# `R`, a copy whose gradient is a partial sum (behind f); `V`, a part; `P`, a partial sum. f is `I → R`, g is `P → I`.
-# The report of Megatron-LM 7452 was made with it. After `pip install spmd_types==0.3.1`:
+# The states of the figure can be *checked* before any rank starts.
+# [spmd_types](https://github.com/meta-pytorch/spmd_types) gives every tensor a type per mesh axis that also says what
+# its gradient is: `I`, a copy whose gradient is a copy; `R`, a copy whose gradient is a partial sum (after f); `V`, a
+# part; `P`, a partial sum. f is `I → R`, g is `P → I`. The findings of Megatron-LM 7452 were obtained with it. After
+# `pip install spmd_types==0.3.1`:
 
 
 # %%
@@ -836,7 +843,7 @@ try:
 except ImportError:
     print("spmd_types is not installed: this section is optional")
 else:
-    dist.init_process_group(backend="fake", rank=0, world_size=8)  # eight ranks, none of them there
+    dist.init_process_group(backend="fake", rank=0, world_size=8)  # eight ranks that do not exist
     mesh = dist.init_device_mesh("cpu", (8,), mesh_dim_names=("tp",))
     for bias_in_the_sum in (False, True):
         try:
@@ -849,25 +856,27 @@ else:
 # %% [markdown]
 # ## 14 · Take away
 #
-# > **One.** Columns, then rows: between them everything is split, and one sum ends the pair. Two all-reduces of b·s·h
-# > in a layer's forward, two in its backward.
+# > **One.** Columns, then rows: between them everything is split, and one sum ends the pair. A layer needs two
+# > all-reduces of b·s·h numbers forward and two backward.
 #
-# > **Two.** f and g are adjoint: what copies forward adds up backward. That goes for weights that are copied, too.
+# > **Two.** f and g are adjoint: an operator that copies forward sums backward. That holds for replicated weights,
+# > too.
 #
-# > **Three.** Every bug of this week has the right shapes: t biases, t times the gradient, one mask for all ranks. Ask
-# > of every tensor: R, S or P?
+# > **Three.** Every bug of this week has the right shapes: t biases, t times the gradient, one mask for all ranks.
+# > Ask about every tensor: is it R, S or P?
 #
 # ## 15 · Going further
 #
-# - Shoeybi and others, *Megatron-LM*, arXiv 1909.08053. Look for: section 3, why the first matrix is split by columns,
-#   and how the loss over the vocabulary is fused with the output layer.
-# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what it
-#   gains where a model is split.
+# - Shoeybi and others, *Megatron-LM*, arXiv 1909.08053. Look for: section 3, on why the first matrix is split by
+#   columns, and how the loss over the vocabulary is fused with the output layer.
+# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what it gains when
+#   a model is split.
 # - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): a report, written by a program and not
-#   verified in every point, of thirteen gradients that are wrong in silence. Look for: which of them one process would
-#   show.
+#   fully verified, of thirteen gradients that are silently wrong. Look for: which of them a single process would
+#   reveal.
 # - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's
 #   own layers.
 #
 # **An experiment, not graded.** In `mlp_step`, start the all-reduce of the backward with `async_op=True` before the
-# gradient of `up` is computed, as Megatron does, and look at the order of `bill.events`. Which product hides it?
+# gradient of `up` is computed, as Megatron does, and look at the order of `bill.events`. Which matrix product hides
+# it?

@@ -1,4 +1,4 @@
-"""Week 6: the numbers that its page names, its references against one process and a clock, and partial credit."""
+"""Week 6: the numbers stated on its page, reference answers compared with one process, and partial credit."""
 
 import inspect
 from dataclasses import replace
@@ -24,7 +24,7 @@ def page() -> str:
 
 
 def test_the_six_rows_by_hand():
-    """One position, h = 16, a = 1, two ranks: s = 1, so the scores have 5 bytes."""
+    """One position, h = 16, a = 1, two ranks: s = 1, so the scores take 5 bytes."""
     assert activations.expected({"s": 1, "b": 1, "h": 16, "a": 1, "t": 2}) == [
         34 * 16 + 5,
         10 * 16 + 24 * 8 + 2.5,
@@ -71,7 +71,7 @@ def test_two_ranks_gather_and_scatter_the_numbers_of_the_page():
 
 
 def test_what_each_rank_sees_of_a_norms_gradient_adds_up():
-    """The reference of the block: the sum over positions is the whole gradient, a part of them is not."""
+    """The block's reference answer: the sum over positions is the whole gradient, the sum over some of them is not."""
     torch.manual_seed(0)
     layer = [torch.ones(4), torch.zeros(4), torch.randn(4, 6), torch.randn(6, 4)]
     x, gradient = torch.randn(2, 6, 1, 4).double()
@@ -82,7 +82,7 @@ def test_what_each_rank_sees_of_a_norms_gradient_adds_up():
 
 
 def test_finished_gradients_by_hand():
-    """Two positions, two replicas: a norm's weight is summed over the one and averaged over the other."""
+    """Two positions, two replicas: a norm's weight is summed over positions and averaged over replicas."""
     places = {(tp, dp): [torch.tensor([10.0 * tp + dp])] for tp in (0, 1) for dp in (0, 1)}
     sizes = {"tp": 2, "dp": 2}
     assert [norm._finished(places, 0, kind, 1, sizes).item() for kind in ("sequence", "split", "whole")] == [
@@ -103,7 +103,7 @@ def test_the_last_layer_is_recomputed_for_nothing():
 
 @pytest.mark.parametrize("case", [*CAPS, *memory_cap._draw(Random(5))], ids=str)
 def test_the_least_flops_are_those_of_trying_every_plan(case):
-    """With few layers; and any plan of as many kinds costs the same."""
+    """With few layers. Any plan with the same number of each kind costs the same."""
     small = memory_cap.cap_for({**case, "num_layers": 5}, 1, 2, 0.25) if case["num_layers"] > 5 else case
     plans = [[]]
     for _ in range(small["num_layers"]):
@@ -145,12 +145,12 @@ def test_what_the_reading_questions_ask_is_so():
 
 def test_a_recomputation_that_keeps_everything_earns_two_thirds(judged):
     verdict = judged("week06.recompute", "keeps_everything")
-    assert verdict.points == 2 and "look at what the forward leaves behind" in verdict.text
+    assert verdict.points == 2 and "look at what the forward keeps" in verdict.text
 
 
 def test_partial_norm_gradients_are_named(judged):
     verdict = judged("week06.block", "partial_norms")
-    assert verdict.points == 0 and "Who has the others'?" in verdict.text
+    assert verdict.points == 0 and "Which ranks have the others?" in verdict.text
 
 
 def test_a_norm_on_everything_is_right_and_splits_nothing(judged):
@@ -158,7 +158,7 @@ def test_a_norm_on_everything_is_right_and_splits_nothing(judged):
     assert verdict.points == 2 and "look at what the first line of your layer works on" in verdict.text
 
 
-def test_a_gradient_that_is_t_times_too_long_is_told_so(judged):
+def test_a_gradient_that_is_t_times_too_large_is_reported(judged):
     verdict = judged("week06.norm", "reduces_what_is_whole")
     assert verdict.points == 0 and "times what it should be" in verdict.text
 

@@ -12,32 +12,32 @@
 # ---
 
 # %% [markdown]
-# # Week 6 · Sequence parallelism (序列并行): what tensor parallelism leaves whole
+# # Week 6 · Sequence parallelism (序列并行): splitting what tensor parallelism replicates
 #
 # *2.5 hours · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
-# - [ ] **compute** what a layer keeps for its backward, to the byte, however it is split and recomputed;
-# - [ ] **build** a block that splits norms and dropout too, and a function that is run again instead of kept;
-# - [ ] **find** gradients that are partial, gradients that are t times too large, and masks that are drawn twice.
+# - [ ] **compute**, to the byte, what a layer keeps for its backward with any kind of splitting and recomputation;
+# - [ ] **build** a block that also splits norms and dropout, and a function that is recomputed instead of kept;
+# - [ ] **find** partial gradients, gradients that are t times too large, and masks that are drawn twice.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What does tensor parallelism (张量并行) send for an MLP?</summary>
 #
-# Columns of the first matrix, rows of the second. g, an all-reduce of the output, in the forward; f, an all-reduce of
-# the input's gradient, in the backward. [One page](../../docs/one-screen/tensor-parallel.md) shows it.
+# It splits the first matrix by columns and the second by rows. g all-reduces the output in the forward, and f
+# all-reduces the input's gradient in the backward. [One page](../../docs/one-screen/tensor-parallel.md) shows it.
 # </details>
 #
-# <details><summary>An all-reduce is two collectives one after the other. Which?</summary>
+# <details><summary>An all-reduce is two collectives, one after the other. Which ones?</summary>
 #
 # A reduce-scatter, then an all-gather. Each sends (N−1)/N of the bytes.
 # </details>
 #
-# <details><summary>What does autograd keep of `y = x @ w` until the backward?</summary>
+# <details><summary>What does autograd keep for `y = x @ w` until the backward?</summary>
 #
-# x and w: the gradient of w needs x, and that of x needs w. w is there anyway. x is an **activation** (激活值).
+# x and w: the gradient of w needs x, and that of x needs w. w is stored in any case. x is an **activation** (激活值).
 # </details>
 
 # %%
@@ -55,10 +55,10 @@ gelu, layer_norm = torch.nn.functional.gelu, torch.nn.functional.layer_norm
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# A model of 530 billion parameters, 105 layers, cut over 8 GPUs of 80 GB by tensor parallelism and over 35 stages by a
-# pipeline (流水线, week 7). With the usual schedule the first stage is ahead of the others: it holds 35 microbatches of
-# its 3 layers, the activations of 105 layers. **Each GPU has an eighth of every matrix. How many gigabytes of
-# activations does it hold, before any weight?** Guess, then run.
+# A model of 530 billion parameters and 105 layers is split over 8 GPUs of 80 GB by tensor parallelism and into 35
+# stages by a pipeline (流水线, week 7). With the usual schedule the first stage is ahead of the others: it holds 35
+# microbatches of its 3 layers, the activations of 105 layers. **Each GPU has one eighth of every matrix. How many
+# gigabytes of activations does it hold, not counting weights?** Guess, then run the cell.
 
 # %%
 mt_nlg = replace(costs.find_model("mt-nlg-530b"), flash=False)
@@ -73,39 +73,39 @@ title = "Activations on one GPU of the first stage: tensor parallelism alone doe
 figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# A fifth of that is enough. Two ideas do it, both from arXiv 2205.05198, "the paper" from here on: split what was left
-# whole, and throw away what is large and quick to compute.
+# A fifth of that is enough. Two ideas achieve this, both from arXiv 2205.05198, "the paper" from here on: split what
+# tensor parallelism replicates, and discard what is large but quick to compute.
 #
 # ## 2 · The picture first
 #
-# Half a block on two ranks: norm, MLP, residual. Positions run down a tile, hidden numbers across; a crossed tile is a
-# partial sum. Week 5 walked through the upper picture.
+# The pictures show half a block on two ranks: norm, MLP, residual. In each tile, positions run down and hidden
+# numbers across; a crossed tile is a partial sum. Week 5 walked through the upper picture.
 
 # %%
 region = figures.Region
 outside = [region("x", "whole"), region("norm(x)", "whole")]
 inside = [region("gelu(· A)", "columns"), region("· B", "partial")]
 figure, ax = figures.new_axes(6.5, 2.1)
-title = "Tensor parallel: outside the matrices every rank holds, and does, the same"
+title = "Tensor parallel: outside the matrices every rank stores and computes the same"
 tensors = [*outside, *inside, region("+ x", "whole", "all-reduce")]
 figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 
 parts = [region("x", "positions"), region("norm(x)", "positions"), region("norm(x)", "whole", "all-gather")]
 figure, ax = figures.new_axes(7.5, 2.1)
-title = "Sequence parallel: the all-reduce in two halves, and what lies between them is split"
+title = "Sequence parallel: the all-reduce becomes two halves, with split tensors in between"
 tensors = [*parts, *inside, region("+ x", "positions", "reduce-scatter")]
 figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 
 # %% [markdown]
-# Norm, dropout and residual look at one position at a time. They need nothing of the other positions, so each rank can
-# do its own. The all-reduce comes apart: its reduce-scatter ends one block, its all-gather begins the next. **The same
-# bytes, and nothing is whole on every rank any more but what a gather has just brought together.**
+# Norm, dropout and residual work on one position at a time. They do not need the other positions, so each rank can
+# process its own. The all-reduce splits into two parts: its reduce-scatter ends one block, and its all-gather begins
+# the next. **It sends the same bytes, and no tensor is whole on every rank any more, except right after a gather.**
 #
 # ## 3 · Notation
 #
-# **s** sequence, **b** sequences in a microbatch, **h** hidden, **a** heads, **t** ranks. `X[S, H]` is whole,
-# `X[S_t, H]` split by positions, `X[S, F_t]` by columns, `X[S, H]{U_t}` a partial sum. Activations and weights are
-# bf16, 2 bytes; a dropout mask has 1 byte per number. The sequence is the first dimension: `(s, b, h)`.
+# **s** sequence, **b** sequences in a microbatch, **h** hidden, **a** heads, **t** ranks. `X[S, H]` is whole, `X[S_t,
+# H]` is split by positions, `X[S, F_t]` is split by columns, and `X[S, H]{U_t}` is a partial sum. Activations and
+# weights are bf16, 2 bytes; a dropout mask takes 1 byte per number. The sequence is the first dimension: `(s, b, h)`.
 #
 # ## 4 · What a layer keeps
 #
@@ -113,35 +113,34 @@ figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 #
 # | part of the layer | kept | bytes | tensor parallelism |
 # |---|---|---|---|
-# | two norms | their inputs | 4h | leaves whole |
-# | attention and MLP | their inputs | 4h | leaves whole |
-# | two dropouts | masks | 2h | leaves whole |
-# | attention | queries, keys, values; the projection's input | 8h | splits by heads |
-# | MLP | before and after GELU, 4h wide | 16h | splits by columns |
-# | scores | softmax, mask, after dropout: s numbers for each head | 5as | splits by heads |
+# | two norms | their inputs | 4h | replicated |
+# | attention and MLP | their inputs | 4h | replicated |
+# | two dropouts | masks | 2h | replicated |
+# | attention | queries, keys, values; the projection's input | 8h | split by heads |
+# | MLP | before and after GELU, 4h wide | 16h | split by columns |
+# | scores | softmax, mask, after dropout: s numbers per head | 5as | split by heads |
 #
-# 10 + 24 = 34, and the scores: **sbh(34 + 5as/h)**. Where the sequence is split, the 10 is as well. **Selective**
-# recomputation (选择性重计算) drops the scores and computes them again. **Full** recomputation keeps the layer's input
-# alone.
+# The rows without scores add up to 10 + 24 = 34, so a layer keeps **sbh(34 + 5as/h)** bytes. Sequence parallelism
+# also splits the 10. **Selective** recomputation (选择性重计算) discards the scores and computes them again. **Full**
+# recomputation keeps only the layer's input.
 #
 # ### Warm-up: six numbers
 #
-# **`activation_bytes(s, b, h, a, t)`** returns the bytes that one layer keeps on one rank, six numbers: with no
-# parallelism; tensor parallel; tensor and sequence parallel; the last two again with selective recomputation; full
-# recomputation (2sbh, not split). *About 4 lines.*
+# **`activation_bytes(s, b, h, a, t)`** returns six numbers, the bytes that one layer keeps on one rank: with no
+# parallelism; with tensor parallelism; with tensor and sequence parallelism; the last two again with selective
+# recomputation; and with full recomputation (2sbh, not split). *About 4 lines.*
 #
 # **By hand**, s = 2, b = 1, h = 4, a = 2, t = 2: sbh = 8, and the scores are 5as/h = 5 per unit. No parallelism:
 # 8·(34 + 5) = 312. Tensor parallel: 8·(10 + 24/2 + 5/2) = 196; with sequence parallelism 312/2 = 156. Selective
 # recomputation leaves out the scores: 8·(10 + 12) = 176 and 8·34/2 = 136. Full: 2·8 = 16.
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, float32, float64 and
-# > bfloat16, one to four ranks, and groups that are only a part of the world. Sequences that cannot be split evenly are
-# > drawn too.
+# > **What the grade varies.** Checks show some cases. Grading draws new ones: other sizes, float32, float64 and
+# > bfloat16, one to four ranks, groups that are only a part of the world, and sequences that cannot be split evenly.
 
 
 # %% exercise="week06.activations"
 def activation_bytes(s, b, h, a, t):
-    """Bytes of a layer: [none, tp, tp + sp, tp + selective, tp + sp + selective, full]."""
+    """Bytes that a layer keeps: [none, tp, tp + sp, tp + selective, tp + sp + selective, full]."""
     ### BEGIN SOLUTION
     unit, scores = s * b * h, 5 * a * s / h
     kept = [unit * (34 + scores), unit * (10 + 24 / t + scores / t), unit * (34 + scores) / t]
@@ -156,31 +155,33 @@ check("week06.activations", activation_bytes, cases=[gpt3, {"s": 512, "b": 4, "h
 # %% [markdown]
 # ## 5 · Two operators, each the other's adjoint
 #
-# **By hand.** Two ranks, one position each: rank 0 has 1, rank 1 has 2. Gathered, both have `[1, 2]`. Each rank uses
-# all of it in its own columns, so each has a gradient for all of it: rank 0 `[10, 20]`, rank 1 `[30, 40]`. What is the
-# gradient of rank 0's number? Both used it: 10 + 30 = 40; and of rank 1's 20 + 40 = 60. So the backward of the gather
-# is a **sum, scattered**. Taking one's own part, 10 and 40, is the classic mistake: the forward looks right.
+# **By hand.** Two ranks hold one position each: rank 0 has 1, rank 1 has 2. After a gather both have `[1, 2]`. Each
+# rank multiplies all of it by its own columns, so each has a gradient for all of it: rank 0 `[10, 20]`, rank 1 `[30,
+# 40]`. What is the gradient of rank 0's number? Both ranks used it, so it is 10 + 30 = 40, and for rank 1's number
+# 20 + 40 = 60. So the backward of the gather is a **sum, scattered**. Keeping only the rank's own part, 10 and 40, is
+# the classic mistake: the forward looks right.
 #
-# The other operator adds up the ranks' `[S, H]{U_t}` and leaves each its positions. Its backward gathers.
+# The other operator sums the ranks' `[S, H]{U_t}`, and each rank keeps its own positions. Its backward is a gather.
 #
 # **Adjoint** (伴随) has an exact meaning: ⟨A x, y⟩ = ⟨x, Aᵀ y⟩ for all x and y, where the dot products run over all
 # ranks. With the numbers above: 1·10 + 2·20 + 1·30 + 2·40 = 160, and 1·40 + 2·60 = 160.
 #
-# **Write what `gather_sequence` and `scatter_sequence` do**, forward and backward (the paper's g and ḡ; week 5's g is
-# another). `x` is `(positions, b, h)` and need not be contiguous in memory (`contiguous()`). A sequence that cannot be
-# split evenly is refused **on every rank, before anything is sent**: a ValueError that names the number of positions
-# and the number of ranks. *About 12 lines.* The check calls `there_and_back`; leave it as it is.
+# **Write `gather_sequence` and `scatter_sequence`**, forward and backward. (They are the paper's g and ḡ; week 5's g
+# is a different operator.) `x` is `(positions, b, h)` and is not necessarily contiguous in memory (use
+# `contiguous()`). If a sequence cannot be split evenly, raise a ValueError **on every rank, before anything is
+# sent**, that names the number of positions and the number of ranks. *About 12 lines.* The check calls
+# `there_and_back`; do not change it.
 #
 # <details><summary>Hint: what to call</summary>
 #
 # `dist.all_gather_single(whole, part, group=group)` and `dist.reduce_scatter_single(part, whole, group=group)` fill
-# their first tensor. Then each of the four methods is one line.
+# their first argument. Then each of the four methods is one line.
 # </details>
 
 
 # %% exercise="week06.operators"
 def gathered(x, group):
-    """All ranks' x, one after the other."""
+    """All ranks' x, concatenated in rank order."""
     ### BEGIN SOLUTION
     size = dist.get_world_size(group)
     if size == 1:
@@ -192,7 +193,7 @@ def gathered(x, group):
 
 
 def scattered(x, group):
-    """This rank's positions of the sum of all ranks' x. Raises ValueError, with both numbers, if it does not divide."""
+    """This rank's positions of the sum of all ranks' x. Raises ValueError, with both numbers, for an uneven split."""
     ### BEGIN SOLUTION
     size = dist.get_world_size(group)
     if len(x) % size:
@@ -206,7 +207,7 @@ def scattered(x, group):
 
 
 class GatherSequence(torch.autograd.Function):
-    """The paper's g: all ranks' positions, one after the other."""
+    """The paper's g: all ranks' positions, concatenated in rank order."""
 
     @staticmethod
     def forward(ctx, x, group):
@@ -223,7 +224,7 @@ class GatherSequence(torch.autograd.Function):
 
 
 class ScatterSequence(torch.autograd.Function):
-    """The paper's g with a bar: the sum over ranks, each rank keeping its positions."""
+    """The paper's g with a bar: the sum over ranks, of which each rank keeps its positions."""
 
     @staticmethod
     def forward(ctx, x, group):
@@ -248,7 +249,7 @@ def scatter_sequence(x, *, group):
 
 
 def there_and_back(part, whole_gradient, whole, part_gradient, *, group):
-    """Given. Both operators, forward and backward; outside of them the batch comes first: (b, s, h)."""
+    """Given: both operators, forward and backward. Outside them the batch comes first: (b, s, h)."""
     part, whole = part.detach().requires_grad_(), whole.detach().requires_grad_()
     mine = scatter_sequence(whole.transpose(0, 1), group=group)
     mine.backward(part_gradient)
@@ -264,8 +265,8 @@ uneven = {"ranks": 2, "rows": 1, "batch": 1, "width": 2, "more": 1}
 check("week06.operators", there_and_back, cases=[by_hand, three, uneven, by_hand | {"ranks": 1, "rows": 2}])
 
 # %% [markdown]
-# **Predict, then measure.** The dot-product test on four ranks: forward of one operator on the left, its backward on
-# the right. If your two sides differ, one of your four methods is wrong.
+# **Predict, then measure.** This is the dot-product test on four ranks: the forward of an operator on the left, its
+# backward on the right. If your two sides differ, one of your four methods is wrong.
 
 
 # %%
@@ -290,28 +291,29 @@ for name, sides in zip(("gather", "scatter"), shardlab.run(dot_products, ranks=4
 # %% [markdown]
 # ## 6 · A block on its own positions
 #
-# **By hand.** A norm's weight, `gain`, is whole on every rank, and its gradient is a sum over positions. Two positions,
-# two hidden numbers: position 0 contributes `[2, −1]`, position 1 `[−3, 1]`. One process has `[−1, 0]`. Rank 0 has seen
-# position 0 alone: `[2, −1]`. Nobody has the right one, and the ranks' copies drift apart from the first step on. With
-# f and g alone (week 5) this did not happen: each rank saw every position.
+# **By hand.** A norm's weight, `gain`, is replicated, and its gradient is a sum over positions. Take two positions
+# and two hidden numbers: position 0 contributes `[2, −1]`, position 1 `[−3, 1]`. One process gets `[−1, 0]`. Rank 0
+# has seen only position 0: `[2, −1]`. Neither rank has the right gradient, and the ranks' copies drift apart from the
+# first step on. With f and g alone (week 5) this did not happen, because each rank saw every position.
 #
-# **`mlp_block(x, gain, shift, columns, rows, *, group)`** returns this rank's positions of `x + gelu(norm(x) @ columns)
-# @ rows`. It uses your operators of section 5, so their check must pass first. **`block_step`** runs a chain of blocks
-# and back; add what its gradients lack. Send no more than tensor parallelism does, which is a gather and a scatter per
-# layer and direction, and the norms' gradients. Norms must keep this rank's positions alone: the check's last case
-# looks at memory. *About 6 lines.*
+# **`mlp_block(x, gain, shift, columns, rows, *, group)`** returns this rank's positions of `x + gelu(norm(x) @
+# columns) @ rows`. It uses your operators of section 5, so their check must pass first. **`block_step`** runs a chain
+# of blocks forward and backward; add the step that its gradients still need. Send no more than tensor parallelism
+# does, which is a gather and a scatter per layer and direction, plus the norms' gradients. Norms must keep only this
+# rank's positions: the check's last case measures memory. *About 6 lines.*
 #
-# **Predict first:** whose gradient is right without any message: `gain`, `shift`, `columns`, `rows`?
+# **Predict first:** which gradients are right without any message: `gain`, `shift`, `columns`, `rows`?
 #
 # <details><summary>Then open this</summary>
 #
-# Those of `columns` and `rows`: their inputs hold all positions. `gain` and `shift` have only seen this rank's.
+# Those of `columns` and `rows`, because their inputs contain all positions. `gain` and `shift` have seen only this
+# rank's.
 # </details>
 
 
 # %% exercise="week06.block"
 def mlp_block(x, gain, shift, columns, rows, *, group):
-    """x + gelu(norm(x) @ columns) @ rows of this rank's positions, (s/t, b, h); columns and rows are this rank's."""
+    """x + gelu(norm(x) @ columns) @ rows for this rank's positions, (s/t, b, h). columns and rows are its parts."""
     ### BEGIN SOLUTION
     normed = layer_norm(x, gain.shape, gain, shift)
     inner = gelu(gather_sequence(normed, group=group) @ columns)
@@ -320,7 +322,7 @@ def mlp_block(x, gain, shift, columns, rows, *, group):
 
 
 def block_step(x, layers, gradient, *, group):
-    """Through all layers and back: the output, the gradient of x, and for each layer those of its four weights."""
+    """All layers forward and backward: the output, the gradient of x, and per layer those of its four weights."""
     y = x = x.clone().requires_grad_()
     layers = [[weight.clone().requires_grad_() for weight in layer] for layer in layers]
     for layer in layers:
@@ -344,10 +346,10 @@ check("week06.block", block_step, cases=cases)
 # %% [markdown]
 # ### Predict, then measure: bytes kept, bytes sent
 #
-# Your block and a tensor-parallel one, made of week 5's operators: h = 32, an inner width of 4h, 16 positions, b = 2,
-# bf16, 4 ranks. By the table tensor parallelism keeps, in units of sbh: 2 for the norm's input, 2 for the matrices'
-# input, and 16/t. And two numbers per position, mean and deviation: 4sb bytes that the paper leaves out. **What does
-# yours keep?**
+# The next cell compares your block with a tensor-parallel one built from week 5's operators: h = 32, an inner width
+# of 4h, 16 positions, b = 2, bf16, 4 ranks. According to the table, tensor parallelism keeps, in units of sbh, 2 for
+# the norm's input, 2 for the matrices' input, and 16/t. The norm also keeps two numbers per position, mean and
+# deviation: 4sb bytes that the paper ignores. **What does yours keep?**
 
 
 # %%
@@ -379,12 +381,13 @@ print(
 )
 
 # %% [markdown]
-# Equal to the byte, and the same bytes sent. But the formula has a 2 that is not divided: the gathered input of
-# `columns`, kept for their gradient. Megatron keeps a rank's part of it and **gathers it again** in the backward, while
-# a matrix product runs. One more all-gather for each pair of matrices, and 18/t + 2 becomes 20/t.
+# The formula is right to the byte, and both blocks send the same bytes. But the formula has a 2 that is not divided
+# by t: the gathered input of `columns`, kept for their gradient. Megatron keeps only the rank's part of it and
+# **gathers it again** in the backward, while a matrix product runs. That takes one more all-gather per pair of
+# matrices, and 18/t + 2 becomes 20/t.
 #
-# The package does that. Now a whole layer from the package, with attention and dropout, on four ranks. The formula is
-# your `activation_bytes` plus the statistics of two norms, 8sb bytes, split or whole.
+# The package does that. The next cell runs a whole layer from the package, with attention and dropout, on four ranks.
+# The formula is your `activation_bytes` plus the statistics of two norms, 8sb bytes, split or replicated.
 
 # %%
 small = model.GPTConfig(layers=1, hidden=128, heads=4, sequence=64, dropout=0.1, flash=False)
@@ -414,8 +417,9 @@ for ((split, way), due), num_bytes in zip(table.items(), measured, strict=True):
 # %% [markdown]
 # ## 7 · Bug hunt: gradients after the backward
 #
-# As found: one block on two ranks, trained with SGD. First the norms are forgotten (`nothing`); then their gradients
-# are averaged (`averaged`). One process, on all positions, is the judge. **Which of the two losses will look wrong?**
+# Here is the code as found: one block on two ranks, trained with SGD. First the norms' gradients are left as they are
+# (`nothing`), then they are averaged (`averaged`). Both are compared with one process that has all positions. **Which
+# of the two losses will look wrong?**
 
 
 # %%
@@ -455,18 +459,19 @@ for name, finish in {"nothing": nothing, "averaged": averaged}.items():
     print(f"{name:8}: loss {loss:.4f}, gains of the ranks differ by {apart:.3f}, from one process by {off:.3f}")
 
 # %% [markdown]
-# Neither loss looks wrong; both are even lower. Copies that drift apart are found by comparing ranks. The mean passes
-# that test too, and only a comparison with one process shows it: the norms learn t times too slowly. Adam hides even
-# that, for it divides by the gradient's size.
+# Neither loss looks wrong; both are even lower. You can detect copies that drift apart by comparing ranks. The mean
+# passes that test too, and only a comparison with one process reveals it: the norms learn t times too slowly. Adam
+# hides even that, because it divides by the magnitude of the gradient.
 #
-# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): the last norm's gradient printed on four
+# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446) prints the last norm's gradient on four
 #   ranks; its first number is 0.00299, 0.00298, 0.00303 and 0.00191.
 # - [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257): without the sum the loss stays near 8;
-#   [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259) turns a mean into a sum, and says that more was wrong.
+#   [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259) turns a mean into a sum, and says that other things were
+#   wrong, too.
 #
-# **The opposite mistake** is in [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding B1: a
-# gather, and behind it every rank does *the same*. Each has the whole gradient already. The reduce-scatter in your
-# gather's backward then adds up t equal ones. Here the right gradient is 1:
+# **The opposite mistake** is in [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding B1:
+# after a gather, every rank does *the same* work. Each then already has the full gradient, and the reduce-scatter in
+# your gather's backward adds up t equal ones. In this cell the right gradient is 1:
 
 
 # %%
@@ -480,10 +485,10 @@ for t in (2, 4):
     print(f"{t} ranks: gradients of {shardlab.run(same_work_everywhere, ranks=t)[0]}")
 
 # %% [markdown]
-# **`finish_gradients(gradients, kinds, *, tp_group, dp_group)`** returns new gradients, as one process would have them
-# for the mean over the replicas of `dp_group`. `kinds[i]` says what parameter i is: `"split"`, this rank's part of a
-# matrix; `"sequence"`, whole, and has seen this rank's positions; `"whole"`, whole, and has seen every position on
-# every rank. Send on each group only what must travel there. *About 8 lines.*
+# **`finish_gradients(gradients, kinds, *, tp_group, dp_group)`** returns new gradients, equal to those of one process
+# for the mean over the replicas of `dp_group`. `kinds[i]` is the kind of parameter i: `"split"`, this rank's part of
+# a matrix; `"sequence"`, a replicated weight that has seen only this rank's positions; `"whole"`, a replicated weight
+# that has seen every position on every rank. On each group, send only what must be sent there. *About 8 lines.*
 #
 # **By hand**, two replicas of two tensor-parallel ranks each, one number per gradient:
 #
@@ -496,7 +501,7 @@ for t in (2, 4):
 
 # %% exercise="week06.norm"
 def finish_gradients(gradients, kinds, *, tp_group, dp_group):
-    """What a backward left, made right: sums over tp where positions are split, means over dp."""
+    """Finish the gradients of a backward: sums over tp where positions are split, means over dp."""
     ### BEGIN SOLUTION
     finished = []
     for gradient, kind in zip(gradients, kinds, strict=True):
@@ -515,27 +520,27 @@ low = {"sizes": {"tp": 2, "dp": 2}, "numbers": 50, "dtype": "bfloat16", "kinds":
 check("week06.norm", finish_gradients, cases=[*cases, low])
 
 # %% [markdown]
-# ## 8 · Run it again instead of keeping it
+# ## 8 · Recompute instead of keeping
 #
-# Recomputation (重计算, activation checkpointing) keeps a function's inputs, forgets what is inside, and runs the
-# function again when the backward comes.
+# Recomputation (重计算, activation checkpointing) keeps a function's inputs, discards its intermediate results, and
+# runs the function again during the backward.
 #
-# **By hand.** `y = x · mask / keep`, x = `[1, 2, 3, 4]`, keep = 1/2. The forward draws `[1, 0, 1, 0]`:
-# y = `[2, 0, 6, 0]`, and for a gradient of ones x gets `[2, 0, 2, 0]`. Run again without care, the mask is
-# `[0, 1, 1, 0]`: the gradient is `[0, 2, 2, 0]`, that of another network than the one whose loss was taken. So the
-# random state (随机数状态) is saved before the forward, restored for the second run, **and put back afterwards**: the
-# next one who draws must not get these numbers a third time.
+# **By hand.** `y = x · mask / keep`, x = `[1, 2, 3, 4]`, keep = 1/2. The forward draws the mask `[1, 0, 1, 0]`, so
+# y = `[2, 0, 6, 0]`, and for a gradient of ones x gets `[2, 0, 2, 0]`. If you simply run the function again, it may
+# draw the mask `[0, 1, 1, 0]`. The gradient is then `[0, 2, 2, 0]`, which belongs to a different network than the
+# loss. So save the random state (随机数状态) before the forward, restore it for the second run, **and set it back
+# afterwards**: the next draw must not return the same numbers again.
 #
-# **Write `Recompute`**: `recompute_function(function, generator, *tensors)` gives `function(*tensors)`; all tensors
-# need gradients, and the function draws from `generator`. A Function's `forward` runs without a graph, and what is not
-# saved in `ctx` is freed as soon as it returns. (Not `torch.utils.checkpoint`: it restores the global generator alone.
-# Megatron has a checkpoint of its own too, since ranks drop different numbers of split tensors and the same of whole
-# ones.) *About 11 lines.*
+# **Write `Recompute`**: `recompute_function(function, generator, *tensors)` returns `function(*tensors)`; all tensors
+# need gradients, and the function draws from `generator`. A Function's `forward` runs without a graph, and anything
+# not saved in `ctx` is freed as soon as it returns. (You cannot use `torch.utils.checkpoint`, which restores only the
+# global generator. Megatron also has its own checkpoint function, because ranks drop different numbers of split
+# tensors and the same numbers of replicated ones.) *About 11 lines.*
 
 
 # %% exercise="week06.recompute"
 class Recompute(torch.autograd.Function):
-    """Keeps the tensors it is given and nothing that the function computes inside."""
+    """Keeps the tensors it is given, and nothing that the function computes from them."""
 
     @staticmethod
     def forward(ctx, function, generator, *tensors):
@@ -567,7 +572,7 @@ def drop(x, p, generator):
 
 
 def through_layers(x, layers, gradient, p, seed):
-    """Given. Layers that are recomputed, and back: output, gradients of x and of the layers, the next random number."""
+    """Given: recomputed layers forward and backward. Returns output, gradients of x and of the layers, and a draw."""
     generator = torch.Generator().manual_seed(seed)
     y = x = x.clone().requires_grad_()
     layers = [[weight.clone().requires_grad_() for weight in layer] for layer in layers]
@@ -584,10 +589,11 @@ long = {"rows": 1024, "width": 16, "inner": 1024, "layers": 10, "p": 0.25, "part
 check("week06.recompute", through_layers, cases=[short, long])
 
 # %% [markdown]
-# **A bug to watch.** PyTorch's own `checkpoint` has a switch, `preserve_rng_state`. A training framework had turned it
-# off, harmless until a model came with dropout
-# ([OLMo-core#828](https://github.com/allenai/OLMo-core/pull/828)): after 150 steps the loss was 2.49 with recomputation
-# and 2.19 without, where both should agree. **What does the switch change here: the loss, the gradient, or both?**
+# **A bug to watch.** PyTorch's own `checkpoint` has a switch, `preserve_rng_state`. A training framework had turned
+# it off, which was harmless until someone trained a model with dropout
+# ([OLMo-core#828](https://github.com/allenai/OLMo-core/pull/828)): after 150 steps the loss was 2.49 with
+# recomputation and 2.19 without, although both should agree. **What does the switch change here: the loss, the
+# gradient, or both?**
 
 # %%
 from torch.utils.checkpoint import checkpoint
@@ -612,29 +618,30 @@ for keeps in (True, False):
     print(f"preserve_rng_state={keeps}: loss off by {again - loss}, gradient by {off:.1%}")
 
 # %% [markdown]
-# ## 9 · Challenge: a cap of bytes, the least work
+# ## 9 · Challenge: the least work under a memory cap
 #
-# L equal layers, a cap of bytes for one microbatch on one rank. Each layer is kept (`"none"`), recomputes its attention
-# core (`"selective"`, 4bs²h/t FLOPs again) or everything (`"full"`, 24bsh²/t more). What each keeps: your
-# `activation_bytes`. Where sequence parallelism is on, a full layer keeps 2sbh/t, for its input is split.
+# You have L equal layers and a cap on the bytes of one microbatch on one rank. Each layer keeps its activations
+# (`"none"`), recomputes its attention core (`"selective"`, 4bs²h/t extra FLOPs), or recomputes everything (`"full"`,
+# another 24bsh²/t). Your `activation_bytes` says what each keeps. With sequence parallelism, a full layer keeps
+# 2sbh/t, because its input is split.
 #
-# Play a plan backwards. In the backward of layer i, **all** that layer i computes is in memory, recomputed or not, and
-# so is what layers 0 … i−1 keep. Later layers are done, and theirs is freed. The largest of these sums must fit under
-# the cap.
+# Walk through a plan backwards. In the backward of layer i, **everything** that layer i computes is in memory,
+# recomputed or not, and so is what layers 0 … i−1 keep. Later layers are done, and their memory is freed. The largest
+# of these sums must fit under the cap.
 #
-# | three layers, kept 10 each, 2 if full | last | middle | first | most |
+# | three layers that keep 10 each, 2 if full | last | middle | first | largest |
 # |---|---|---|---|---|
 # | none, none, full | 10 + 10 + **10** | 10 + **10** | **10** | 30 |
 # | full, none, none | 2 + 10 + **10** | 2 + **10** | **10** | 22 |
 #
-# **`cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes)`** returns a list of L strings, a plan that
-# fits and recomputes the fewest FLOPs, or None if nothing fits. *About 15 lines.* The grade's L goes up to 118: trying
-# all 3^L plans never ends.
+# **`cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes)`** returns a list of L strings, a plan
+# that fits and recomputes the fewest FLOPs, or None if nothing fits. *About 15 lines.* Grading uses L up to 118, so
+# you cannot try all 3^L plans.
 
 
 # %% exercise="week06.memory-cap"
 def cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes):
-    """For each layer "none", "selective" or "full": the least FLOPs again under the cap; None if nothing fits."""
+    """For each layer "none", "selective" or "full": the fewest extra FLOPs under the cap, or None if nothing fits."""
     ### BEGIN SOLUTION
     _, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, h, a, t)
     none, selective, full = (both, both_selective, full / t) if sequence_parallel else (tp, tp_selective, full)
@@ -662,8 +669,9 @@ longer = {"num_layers": 4, "s": 8192, "b": 1, "h": 1024, "a": 8, "t": 1, "sequen
 check("week06.memory-cap", cheapest_plan, cases=[*cases, longer | {"cap_bytes": 9_060_000_000}])
 
 # %% [markdown]
-# **Measured.** Your plan for eight layers of the size of section 6, on one rank, under half of what they would keep:
-# the model is recomputed as the plan says, and what autograd keeps is counted, the last layer's included.
+# **Measured.** The next cell takes your plan for eight layers of the size used in section 6, on one rank, with a cap
+# of half of what they would keep. It recomputes the model according to the plan and counts what autograd keeps,
+# including the last layer.
 
 # %%
 sizes = {"s": 64, "b": 2, "h": 128, "a": 4, "t": 1}
@@ -685,23 +693,23 @@ print(f"formula {sum(kept_by[way] for way in plan):.0f}, measured {kept.num_byte
 # %% [markdown]
 # ## 10 · Read real code
 #
-# In your installed `megatron-core`: `megatron/core/tensor_parallel/mappings.py`, `layers.py` and `random.py`.
+# In your installed `megatron-core`, open `megatron/core/tensor_parallel/mappings.py`, `layers.py` and `random.py`.
 # (`%pip show megatron-core` in a cell prints the folder.)
 #
-# 1. `"gathers"`: how often is the input of a column layer all-gathered under sequence parallelism, forward and backward
-#    together? Read `LinearWithGradAccumulationAndAsyncCommunication`. A number.
-# 2. `"not_reduced"`: `_GatherFromSequenceParallelRegion` with `tensor_parallel_output_grad=False`: which function does
-#    its backward call, so that B1 does not happen? A name.
+# 1. `"gathers"`: how often is the input of a column layer all-gathered with sequence parallelism, forward and
+#    backward together? Read `LinearWithGradAccumulationAndAsyncCommunication`. A number.
+# 2. `"not_reduced"`: `_GatherFromSequenceParallelRegion` with `tensor_parallel_output_grad=False`: which function
+#    does its backward call to avoid B1? A name.
 # 3. `"order"`: in `CheckpointFunction.backward`, in which order do these happen: `_set_all_rng_states`, `backward`,
 #    `detach_variable`, `run_function`? A list.
 #
-# And for yourself:
+# One more, ungraded:
 #
 # <details><summary>How does Megatron know which gradients to sum?</summary>
 #
-# By a mark: parameters with the attribute `sequence_parallel`, norms and the bias of row layers among them.
-# `finalize_model_grads` flattens them and makes one all-reduce, a sum, over the tensor-parallel group. A new module
-# whose author forgets the mark trains with partial gradients.
+# By a flag: such parameters have the attribute `sequence_parallel`, among them norms and the bias of row layers.
+# `finalize_model_grads` flattens their gradients and sums them with one all-reduce over the tensor-parallel group. A
+# new module whose author forgets the flag trains with partial gradients.
 # </details>
 
 # %% exercise="week06.reading"
@@ -718,18 +726,19 @@ check("week06.reading", reading_answers)
 # %% [markdown]
 # ## 11 · Interview: the activations of a 530B layer
 #
-# s = 2,048, b = 1, h = 20,480, a = 128, t = 8. **Derive the FLOPs** (multiply and add are 2): per position the matrices
-# of a layer, 12h² weights, cost 24h²; the scores, QKᵀ and the product with V, 4sh. A backward costs two forwards.
+# s = 2,048, b = 1, h = 20,480, a = 128, t = 8. **Derive the FLOPs** (a multiply and an add are 2): per position, the
+# matrices of a layer, with 12h² weights, cost 24h²; the scores, QKᵀ and the product with V, cost 4sh. A backward
+# costs two forwards.
 #
-# **`layer_of_530b()`** returns five numbers: bytes of a layer with tensor parallelism; with sequence parallelism and
-# selective recomputation; the share of a layer's bytes that selective recomputation saves, with sequence parallelism;
-# the share of FLOPs that it adds to forward and backward of a layer; and the share that full recomputation adds. *A few
-# lines.*
+# **`layer_of_530b()`** returns five numbers: the bytes of a layer with tensor parallelism; the bytes with sequence
+# parallelism and selective recomputation; the share of a layer's bytes that selective recomputation saves, with
+# sequence parallelism; the share of FLOPs that it adds to a layer's forward and backward; and the share that full
+# recomputation adds. *A few lines.*
 
 
 # %% exercise="week06.530b"
 def layer_of_530b():
-    """[bytes tp, bytes tp + sp + selective, share saved, FLOPs of selective, FLOPs of full]; shares of 1."""
+    """[bytes tp, bytes tp + sp + selective, share saved, FLOPs of selective, FLOPs of full]; shares are fractions."""
     ### BEGIN SOLUTION
     s, h = 2048, 20480
     _, tp, both, _, selective, _ = activation_bytes(s, 1, h, 128, 8)
@@ -743,9 +752,9 @@ check("week06.530b", layer_of_530b)
 
 # %% [markdown]
 # Which of the percentages in the paper's abstract hold? It says: a fifth of the memory, over 90% less time for
-# recomputation, and for this model on 2,240 A100 a utilisation of 54.2% against 42.1% with full recomputation, "29%
-# faster". Megatron-LM's README of that time gives 56.0% of the peak for the model's FLOPs on 280 GPUs, and 57.0% for
-# the hardware's, which count those done twice, twice.
+# recomputation, and for this model on 2,240 A100 a utilization of 54.2% compared with 42.1% with full recomputation,
+# "29% faster". Megatron-LM's README of that time gives 56.0% of peak for model FLOPs on 280 GPUs, and 57.0% for
+# hardware FLOPs, which count recomputed operations twice.
 
 # %%
 tp, both, saved, again, full = layer_of_530b()
@@ -755,24 +764,25 @@ print(f"54.2 / 42.1 = {54.2 / 42.1:.3f}; by FLOPs alone {(1 + full) / (1 + again
 print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {1 + again:.4f}")
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: what a layer keeps and why; what each of the two ideas
-# saves and what it costs; which of the percentages you have confirmed, which agree only roughly, and which do not
-# follow from FLOPs; what you would do first on a model with s = 32,768.
+# Now answer in five to eight sentences: what a layer keeps and why; what each of the two
+# ideas saves and what it costs; which of the percentages you have confirmed, which agree only roughly, and which do
+# not follow from FLOPs; what you would do first for a model with s = 32,768.
 
 # %% [markdown] manual="week06.interview" points=2
 # ### BEGIN SOLUTION
-# With tensor parallelism over 8 a layer keeps sbh(10 + 24/8 + 64/8) = 21sbh, 881 MB: the 10, norms, inputs and dropout
-# masks, is whole on every rank. Sequence parallelism splits it for the same bytes on the wire, 12.25sbh: the all-reduce
-# in two halves, and one more all-gather in the backward. Selective recomputation drops the scores, 64 of 98, so 65%,
-# and 4.25sbh or 178 MB are left: 1/4.94, the abstract's fifth.
+# With tensor parallelism over 8 a layer keeps sbh(10 + 24/8 + 64/8) = 21sbh, 881 MB: the 10 (norms, inputs and dropout
+# masks) is replicated on every rank. Sequence parallelism splits it for the same bytes on the wire, which leaves
+# 12.25sbh: the all-reduce in two halves, and one more all-gather in the backward. Selective recomputation drops the
+# scores, 64 of 98, so 65%, and 4.25sbh or 178 MB are left: 1/4.94, the abstract's fifth.
 #
-# It costs 4bs²h of 3 · (24bsh² + 4bs²h), 0.55%, where full recomputation costs a third: 98% less, and the abstract's
-# "over 90%" of *time* is plausible, time being more than FLOPs. 54.2/42.1 is 1.287, "29% faster"; FLOPs alone would
-# allow 1.326. The README's 57.0/56.0 is 1.018, and the derivation gives 1.0055: more than the attention core's forward
-# is counted as done again there (its forward and backward together would give 1.016), or something else was.
+# It costs 4bs²h of 3 · (24bsh² + 4bs²h), 0.55%, where full recomputation costs a third: 98% less, so the abstract's
+# "over 90%" of *time* is plausible, since time is more than FLOPs. 54.2/42.1 is 1.287, "29% faster"; FLOPs alone
+# would allow 1.326. The README's 57.0/56.0 is 1.018, but the derivation gives 1.0055. Either the README counts more
+# than the attention core's forward as recomputed (its forward and backward together would give 1.016), or something
+# else differs.
 #
-# At s = 32,768 the scores are 1,024 of 1,058: first a kernel that never stores them (flash attention), then the
-# sequence split further.
+# At s = 32,768 the scores are 1,024 of 1,058: first use a kernel that never stores them (flash attention), then split
+# the sequence further.
 #
 # Full marks: 21 and 4.25 with their parts, messages of sequence parallelism, 0.55% derived, what is confirmed and what
 # is not, scores first for a long sequence.
@@ -783,31 +793,31 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 #
 # <details><summary>Why does sequence parallelism send no more than tensor parallelism?</summary>
 #
-# An all-reduce is a reduce-scatter and an all-gather. It puts work between the two, on split numbers. (The input
-# gathered again in the backward comes on top, if it is not kept.)
+# An all-reduce is a reduce-scatter and an all-gather. Sequence parallelism works on split tensors between the two.
+# (If the gathered input is not kept, gathering it again in the backward comes on top.)
 # </details>
 #
-# <details><summary>A gather's backward: sum, or own part?</summary>
+# <details><summary>Is a gather's backward a sum, or the rank's own part?</summary>
 #
-# It depends on what follows. If each rank uses the gathered tensor differently, its own columns, gradients are parts of
-# a sum. If every rank does the same, the gradient is whole already.
+# It depends on what follows. If each rank uses the gathered tensor differently, with its own columns, gradients are
+# parts of a sum. If every rank does the same, the gradient is already complete.
 # </details>
 #
 # <details><summary>Why recompute the first layers and not the last?</summary>
 #
-# The last layer's backward begins when its forward has just ended: it must be there anyway. What the first keeps is
-# kept longest.
+# The last layer's backward begins right after its forward, so its activations must be in memory anyway. The first
+# layer keeps its activations for the longest time.
 # </details>
 #
 # ## 13 · Take away
 #
-# > **One.** An activation is kept whole, split, or not at all; each is a choice. 34 + 5as/h: know where the numbers
-# > come from, and count.
+# > **One.** An activation is kept whole, split, or not at all; each is a choice. Know where the numbers in 34 + 5as/h
+# > come from.
 #
-# > **Two.** Every operator has one adjoint. The dot-product test finds the wrong one in a second; the loss does not.
+# > **Two.** Every operator has one adjoint. The dot-product test finds a wrong one in a second; the loss does not.
 #
-# > **Three.** A weight that is whole and sees a part of the data has a partial gradient. Ask of every parameter: what
-# > have you seen?
+# > **Three.** A replicated weight that sees only part of the data has a partial gradient. Ask about every parameter:
+# > which part of the data has it seen?
 #
 # ## 14 · Going further
 #
@@ -815,9 +825,9 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 #   table 2, and section 4.2.2 with the two operators.
 # - Chen and others, *Training Deep Nets with Sublinear Memory Cost*, arXiv 1604.06174. Look for: keeping only every
 #   √n-th layer, so that n layers train in √n memory.
-# - PyTorch's `torch/utils/checkpoint.py`. Look for: how the version without reentrance uses `saved_tensors_hooks`, the
-#   same hooks that `meter.saved` counts with.
-# - **Lab 2**: `labs/README.md` says how to run Megatron's own layers beside ours.
+# - PyTorch's `torch/utils/checkpoint.py`. Look for: how the non-reentrant version uses `saved_tensors_hooks`, the
+#   same hooks that `meter.saved` uses.
+# - **Lab 2**: `labs/README.md` says how to run Megatron's own layers and compare them with ours.
 #
-# **An experiment, not graded.** `GPTConfig(flash=True)`: which terms of the formula are gone, and which small one is
-# new?
+# **An experiment, not graded.** With `GPTConfig(flash=True)`, which terms of the formula disappear, and which small
+# one is new?

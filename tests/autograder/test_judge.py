@@ -28,7 +28,7 @@ def source_of(exercise, name):
         ("week01.ring-reduce-scatter", "sends_whole_tensors", "it must send"),
         ("week01.ring-all-reduce", "two_ranks_only", "With 3 ranks"),
         ("week01.hierarchical-all-reduce", "flat_ring", "to other nodes"),
-        ("week01.all-reduce-seconds", "no_latency", "is not what the"),
+        ("week01.all-reduce-seconds", "no_latency", "does not take"),
     ],
 )
 def test_a_wrong_answer_gets_no_points_and_the_reason(judge, exercise, name, words):

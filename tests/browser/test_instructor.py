@@ -175,7 +175,7 @@ def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page:
     exchange = page.locator("#feedback tr", has=page.get_by_role("link", name="exchange", exact=True))
     expect(exchange).to_contain_text("0 / 2")
     expect(exchange).to_contain_text("Deadlock: 2 of 2 ranks wait")
-    expect(exchange.locator(".hint")).to_contain_text("a receive under way")
+    expect(exchange.locator(".hint")).to_contain_text("a matching receive")
     all_reduce = page.locator("#feedback tr", has=page.get_by_role("link", name="ring-all-reduce", exact=True))
     expect(all_reduce).to_contain_text("On rank 0, 2 of 7 numbers of the sum are wrong")
     page.screenshot(path=tmp_path / "feedback.png")

@@ -53,8 +53,8 @@ CHECK = Check(
     judge=_judge,
     masked=("shardlab.collectives",),
     hints=(
-        "dist.all_reduce adds up over the group that it is given, and changes the tensor that it is given.",
-        "Work on tensor.clone(), and pass the group on.",
+        "dist.all_reduce sums over the group you pass, and overwrites the tensor you pass.",
+        "Work on tensor.clone(), and pass the group.",
         "total = tensor.clone(); dist.all_reduce(total, group=group); return total.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Week 1: messages, ring collectives, their bytes and seconds; one file an exercise, in the notebook's order.
+"""Week 1: messages, ring collectives, their bytes and seconds; one file per exercise.
 
 Tensors are compared exactly: inputs are small whole numbers, whose sums are exact in every order and dtype.
 """

@@ -1,4 +1,4 @@
-"""Seconds of a ring and of a tree, in the alpha-beta model."""
+"""Seconds of a ring and of a tree all-reduce in the alpha-beta model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _judge_seconds(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     received = numbers_of(reply)
     if not close(received, task.expected[0]):
-        return f"For ({shown(case)}) {received!r} s is not what the {case['algorithm']} takes."
+        return f"For ({shown(case)}), the {case['algorithm']} does not take {received!r} s."
     return None
 
 
@@ -55,7 +55,7 @@ CHECK = Check(
     program="without_ranks",
     masked=FORMULAS,
     hints=(
-        "Count what must happen one after the other: steps, and bytes in each step.",
+        "Count what must happen sequentially: the steps, and the bytes in each step.",
         "Ring: 2(N-1) steps of S/N bytes. Tree: ceil(log2 N) levels up and as many down, S bytes each.",
         "steps * (alpha + beta * bytes in a step); the levels of a tree are (N - 1).bit_length().",
     ),

@@ -1,4 +1,4 @@
-"""How the two terms of a ring grow from 8 to 64 ranks; 1% of tolerance, for a rounded answer."""
+"""How the two terms of a ring grow from 8 to 64 ranks, with a tolerance of 1% for rounded answers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CHECK = Check(
     program="without_ranks",
     masked=FORMULAS,
     hints=(
-        "Write the seconds of a ring for N ranks; look at what multiplies S times beta, and what multiplies alpha.",
-        "Before S times beta stands 2(N-1)/N, before alpha stands 2(N-1).",
-        "Divide each for N=64 by itself for N=8.",
+        "Write the seconds of a ring for N ranks. Look at the coefficients of S * beta and of alpha.",
+        "The coefficient of S * beta is 2(N-1)/N, that of alpha is 2(N-1).",
+        "Divide the value of each coefficient for N=64 by its value for N=8.",
     ),
 )

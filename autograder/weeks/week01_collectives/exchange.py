@@ -36,7 +36,7 @@ def _make_exchange(case: Case, rng: Random) -> Task:
 def _judge_exchange(case: Case, task: Task, reply: Reply) -> str | None:
     return (
         trouble(reply, POINT_TO_POINT)
-        or each_rank(task, reply, "what came from the partner")
+        or each_rank(task, reply, "the tensor from the partner")
         or each_bill(task, reply, "one tensor to the partner")
     )
 
@@ -61,8 +61,8 @@ CHECK = Check(
     make=_make_exchange,
     judge=_judge_exchange,
     hints=(
-        "Write down the calls of both partners side by side: each send needs a receive under way on the other side.",
-        "isend returns at once; its handle has wait(), and the tensor must stay as it is until then.",
+        "Write down the calls of both partners side by side: each send needs a matching receive on the other side.",
+        "isend returns at once. Call wait() on its handle, and do not change the tensor before that.",
         "work = isend to the partner; recv from the partner; work.wait().",
     ),
 )

@@ -1,4 +1,4 @@
-"""An all-reduce that leaves its node with as little as it can."""
+"""An all-reduce that sends as little as possible between nodes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _judge_hierarchical(case: Case, task: Task, reply: Reply) -> str | None:
     per_node, num_nodes, num_bytes = (task.facts[name] for name in ("per_node", "num_nodes", "num_bytes"))
     expected = traffic.hierarchical_all_reduce_cross_bytes(num_nodes, per_node, num_bytes)
     width = dtype_of(case).itemsize
-    allowed = expected + 4 * width  # chunks of a size that does not divide are one number larger
+    allowed = expected + 4 * width  # some chunks are one number larger when the size is not divisible
     for rank in working(task):
         claimed = sum(_crossing_bytes(call, rank, per_node) for call in calls_of(reply, rank))
         crossing = max(crossed(reply.wire, rank, per_node), claimed)
@@ -66,7 +66,7 @@ def _judge_hierarchical(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _crossing_bytes(call: ObservedCall, rank: int, per_node: int) -> float:
-    """Bytes of one call that leave the rank's node; a collective over several nodes counts all that it sends."""
+    """Bytes of one call that leave the rank's node. For a collective over several nodes, all bytes it sends count."""
     others = call.members if call.peer is None else [call.peer]
     return call.sent_bytes if any(other // per_node != rank // per_node for other in others) else 0.0
 
@@ -95,8 +95,8 @@ CHECK = Check(
     make=_make_hierarchical,
     judge=_judge_hierarchical,
     hints=(
-        "Make the tensor smaller before anything crosses to the other node.",
+        "Make the tensor smaller before you send anything to another node.",
         "Reduce-scatter inside the node, then all-reduce across, then all-gather inside.",
-        "Split by the size of node_group; what crosses is only the finished chunk of this rank.",
+        "Split by the size of node_group. Each rank sends only its own finished chunk across.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What rank 0 pays when everything goes through it."""
+"""Messages and bytes at rank 0 when everything goes through it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ CHECK = Check(
     program="without_ranks",
     masked=FORMULAS,
     hints=(
-        "Every rank but rank 0 sends one tensor to it and gets one back.",
-        "Both directions have N-1 messages.",
+        "Every rank except rank 0 sends it one tensor and gets one back.",
+        "There are N-1 messages in each direction.",
         "messages = 2 * (N - 1); bytes = messages * S.",
     ),
 )

@@ -1,4 +1,4 @@
-"""A ring all-gather, and the all-reduce made of both halves."""
+"""A ring all-gather, and the all-reduce built from both halves."""
 
 from __future__ import annotations
 
@@ -92,22 +92,22 @@ def _judge_gathered(task: Task, reply: Reply) -> str | None:
             if problem := wrong_value(rank, value[place], chunk, f"chunk {place}"):
                 return problem
         if sum(sent(reply, rank)) > task.facts["most_bytes"]:
-            return f"Rank {rank} sends more than all chunks together: each chunk needs to pass a rank only once."
+            return f"Rank {rank} sends more than all chunks together: it needs to send each chunk only once."
     return None
 
 
 def _total_bill(task: Task, reply: Reply, formula: str) -> str | None:
-    """No rank sends more than a ring's two halves, and all together exactly that: chunk numbering is the student's."""
+    """Compare the bytes per rank, with slack because students may number chunks differently, and the exact total."""
     expected = task.facts["sent_bytes"]
     total = sum(expected.values())
-    slack = 2 * (max(expected.values()) - min(expected.values())) + 16  # which chunks are the larger ones
+    slack = 2 * (max(expected.values()) - min(expected.values())) + 16  # a rank's chunks may be the larger ones
     for rank in working(task):
         messages = sent(reply, rank)
         if abs(sum(messages) - expected[rank]) > slack:
             return (
                 f"Right on all {len(expected)} ranks, but rank {rank} sent {size(sum(messages))} where a ring sends "
                 f"{size(expected[rank])}, {formula}."
-                + ("" if sum(messages) > expected[rank] else " Is there a wait() for every isend()?")
+                + ("" if sum(messages) > expected[rank] else " Do you call wait() for every isend()?")
             )
         if len(messages) > task.facts["messages"]:
             return f"Rank {rank} sent {len(messages)} messages where {task.facts['messages']} are enough."
@@ -123,7 +123,7 @@ def _draw_all_reduce(rng: Random) -> list[Case]:
 
 
 def _all_reduce(case: Case) -> Case:
-    """A case of the reduce-scatter, for an all-reduce; in bfloat16 of a matrix."""
+    """Turn a reduce-scatter case into an all-reduce case. The bfloat16 cases use a matrix."""
     return case | {"part": "all-reduce"} | ({"matrix": True} if "bfloat16" in case.values() else {})
 
 
@@ -142,9 +142,9 @@ CHECK = Check(
     judge=_judge_all_reduce,
     parts={"all-gather": 1 / 3, "all-reduce": 2 / 3},
     hints=(
-        "Two halves, each a ring: chunks collect their sum, then finished chunks travel on. What you receive in one "
-        "step you send in the next.",
-        "All-gather: in step s rank r passes chunk (r - s) mod N to the right and receives chunk (r - 1 - s) mod N.",
+        "Two halves, each a ring: chunks accumulate their sum, then finished chunks go around. You send in each step "
+        "what you received in the previous one.",
+        "All-gather: in step s rank r sends chunk (r - s) mod N to the right and receives chunk (r - 1 - s) mod N.",
         "All-reduce: tensor_split the flat tensor, reduce-scatter, all-gather with the sizes of the chunks, cat, view.",
     ),
 )

@@ -43,7 +43,7 @@ def _judge_reduce_scatter(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def draw_ring(rng: Random) -> list[Case]:
-    """One element (empty chunks), a remainder, a subgroup of the world in which it divides, one rank, a large one."""
+    """One element (empty chunks), a remainder, a subgroup that divides the size, one rank, and a large tensor."""
     return [
         {"ranks": 3, "numbers": 1},
         {"ranks": 4, "numbers": 8 * rng.randint(3, 9) + 2, "dtype": "bfloat16"},

@@ -1,6 +1,6 @@
-"""Loss and gradient averaged in one order on every rank.
+"""Loss and gradient averaged in the same order on every rank.
 
-Means are compared within 1e-6: a division may round.
+Means are compared with a tolerance of 1e-6 because a division may round.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from autograder.checks.groups import group_task, members_of, shape_of, sum_of, w
 
 def _make_same_order(case: Case, rng: Random) -> Task:
     members = members_of(case)
-    distinct = rng.sample(range(1, 9), len(members))  # no mean of them is one of them on every rank
+    distinct = rng.sample(range(1, 9), len(members))  # no mean equals every rank's own loss
     losses = {rank: torch.tensor(float(loss)) for rank, loss in zip(members, distinct, strict=True)}
     gradients = {rank: whole_numbers(rng, case["numbers"]).reshape(shape_of(case)) for rank in members}
     means = (sum_of(losses) / len(members), sum_of(gradients) / len(members))
@@ -38,7 +38,8 @@ def _judge_same_order(case: Case, task: Task, reply: Reply) -> str | None:
                 or received.shape != expected.shape
             ):
                 return (
-                    f"On rank {rank}, the mean {name} must be a tensor of shape {list(expected.shape)} and its dtype."
+                    f"On rank {rank}, the mean {name} must be a tensor of shape {list(expected.shape)} and have the "
+                    "dtype of the input."
                 )
             if not torch.allclose(received, expected, rtol=1e-6, atol=1e-6):
                 return f"On rank {rank}, the {name} is not the mean over the {len(working(task))} ranks of the group."
@@ -63,8 +64,8 @@ CHECK = Check(
     make=_make_same_order,
     judge=_judge_same_order,
     hints=(
-        "Every rank of the group makes the same calls in the same order, on copies; rank 0 is no exception.",
-        "Loss first or gradient first: decide once, for all ranks. A sum over the group is not yet a mean.",
+        "Every rank of the group, including rank 0, must make the same calls in the same order, on copies.",
+        "Loss first or gradient first: choose one order for all ranks. A sum over the group is not yet a mean.",
         "For each of the two: clone, all_reduce over the group, divide by the size of the group.",
     ),
 )

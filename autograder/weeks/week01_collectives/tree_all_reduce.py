@@ -1,4 +1,4 @@
-"""An all-reduce over a binomial tree: sums go up to the group's first rank, the total takes the same steps backward."""
+"""An all-reduce over a binomial tree: sums go up to the group's first rank, then the total comes back down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from autograder.checks.groups import (
 
 
 def receivers(place: int, num_ranks: int) -> list[int]:
-    """To whom a place sends, in order: its sum up, then the total down, the furthest first, who has most to do."""
+    """Destinations of one rank, in order: its sum up, then the total down, the furthest (largest subtree) first."""
     distances = [1 << level for level in range((num_ranks - 1).bit_length())]
     up = [place - distance for distance in distances if place % (2 * distance) == distance]
     below = [distance for distance in distances if place % (2 * distance) == 0 and place + distance < num_ranks]
@@ -74,7 +74,7 @@ def _to_whom(peers: list[int | None]) -> str:
 
 
 def _draw_tree(rng: Random) -> list[Case]:
-    """Two that are no power of two, one of three levels; a subgroup; one rank; a large one."""
+    """Two sizes that are not powers of two, one of them with three levels; a subgroup; one rank; a large tensor."""
     return [
         {"ranks": 3, "numbers": 1},
         {"ranks": 6, "numbers": 2 * rng.randint(9, 20), "dtype": "bfloat16", "matrix": True},
@@ -98,9 +98,9 @@ CHECK = Check(
     make=_make_tree,
     judge=_judge_tree,
     hints=(
-        "Draw the tree for 4 ranks: who sends to whom, and when? For 5 ranks some have nobody at that distance.",
+        "Draw the tree for 4 ranks: who sends to whom, and when? With 5 ranks, some have no peer at that distance.",
         "Up, for distance = 1, 2, 4, …: a rank at an odd multiple of distance sends its sum to rank - distance and is "
-        "done with this half. One at an even multiple receives from rank + distance, if there is such a rank.",
-        "Down: the same loop with the distances reversed, and send and receive exchanged. The furthest comes first.",
+        "done with this half. A rank at an even multiple receives from rank + distance, if that rank exists.",
+        "Down: the same loop with the distances reversed and send and receive swapped. The furthest rank comes first.",
     ),
 )

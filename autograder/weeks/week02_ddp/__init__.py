@@ -1,4 +1,4 @@
-"""Week 2: data parallelism, its mean, buckets and overlap, and compressed gradients; one file an exercise.
+"""Week 2: data parallelism (mean, buckets, overlap) and compressed gradients; one file per exercise.
 
-Sums of small whole numbers are exact; means and float sums are compared within the tolerance that each file names.
+Sums of small whole numbers are exact. Means and float sums are compared within the tolerance given in each file.
 """

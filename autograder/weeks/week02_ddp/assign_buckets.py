@@ -1,4 +1,4 @@
-"""Which parameters travel together: lists of numbers, from the last parameter to the first."""
+"""Which parameters share a message: lists of parameter numbers, from the last parameter to the first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograder.weeks.week02_ddp.average_gradients import MASKED
 
 
 def expected_buckets(case: Case) -> list[list[int]]:
-    """Filled greedily; a parameter larger than a bucket has one of its own."""
+    """Fill buckets greedily. A parameter larger than a bucket gets its own bucket."""
     sizes, most = case["sizes"], case["bucket_bytes"]
     buckets: list[list[int]] = []
     for number in reversed(range(len(sizes))):
@@ -31,12 +31,12 @@ def _judge_buckets(case: Case, task: Task, reply: Reply) -> str | None:
     if received == expected:
         return None
     if [number for bucket in received for number in bucket] != [number for bucket in expected for number in bucket]:
-        return f"For ({shown(case)}): the backward ends with parameter 0. Begin with the last one, and keep that order."
+        return f"For ({shown(case)}): the backward ends with parameter 0. Start with the last one, and keep that order."
     place = next(place for place, bucket in enumerate(received) if place >= len(expected) or bucket != expected[place])
     filled = sum(case["sizes"][number] for number in received[place])
     if filled > case["bucket_bytes"] and len(received[place]) > 1:
         return f"For ({shown(case)}): bucket {place} has {filled} bytes, more than {case['bucket_bytes']}."
-    return f"For ({shown(case)}): bucket {place} is {received[place]}, and the parameter after it would have fitted."
+    return f"For ({shown(case)}): bucket {place} is {received[place]}, but the next parameter would have fit, too."
 
 
 def _no_partition(received: Any, num_parameters: int) -> str | None:
@@ -48,7 +48,7 @@ def _no_partition(received: Any, num_parameters: int) -> str | None:
             f"Each of the parameters 0 to {num_parameters - 1} must be in exactly one bucket; yours: {received!r:.200}"
         )
     if not all(received):
-        return "A bucket is empty. An empty bucket would cost a message."
+        return "A bucket is empty. Even an empty bucket costs a message."
     return None
 
 
@@ -79,8 +79,8 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "Two rules: parameters come in the order of the backward, and a bucket stays open until the next does not fit.",
-        "Keep how many bytes the open bucket has. A parameter that does not fit opens the next one.",
+        "Two rules: parameters come in backward order, and a bucket stays open until the next parameter does not fit.",
+        "Track how many bytes the open bucket has. A parameter that does not fit opens the next one.",
         "for number in reversed(range(len(sizes))): open a bucket if there is none or it would overflow; then append",
     ),
 )

@@ -1,6 +1,6 @@
-"""The mean of every gradient over the group. Numbers are multiples of N: their means are whole numbers.
+"""The mean of every gradient over the group. Inputs are multiples of N, so their means are whole numbers.
 
-Compared within 1e-6 of the largest number, in bfloat16 within 1%: a division may round.
+The tolerance is 1e-6 of the largest number, or 1% in bfloat16, because a division may round.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from autograder.checks.base import (
 from autograder.checks.groups import dtype_of, group_task, members_of, working
 
 MASKED = ("shardlab.collectives", "shardlab.data_parallel")
-LARGE = 20_000  # numbers of the smallest of two gradients: enough for the wire's own counters
+LARGE = 20_000  # size of the smaller of the two large gradients: enough to show up in the loopback's byte counters
 
 
 def tolerance(case: Case) -> float:
-    """Of the largest number; a bfloat16 has eight bits."""
+    """Tolerance relative to the largest number. A bfloat16 has eight bits of precision."""
     return 1e-2 if case.get("dtype") == "bfloat16" else 1e-6
 
 
@@ -68,11 +68,11 @@ def _judge_average(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def wrong_means(rank: int, reported: dict, expected: list, case: Case) -> str | None:
-    """Hold a list of tensors, or of None where None is expected, against the means."""
+    """Compare a list of tensors with the means; an entry must be None where None is expected."""
     value = reported.get("value", {})
     received = value.get("plain") if isinstance(value, dict) else None
     if not isinstance(received, list | tuple) or len(received) != len(expected):
-        return f"On rank {rank}, return a list of {len(expected)} gradients, one for each that was given."
+        return f"On rank {rank}, return a list of {len(expected)} gradients, one for each input."
     num_ranks = len(members_of(case))
     for place, (mine, mean) in enumerate(zip(received, expected, strict=True)):
         if mean is None and mine is not None:
@@ -87,7 +87,7 @@ def wrong_means(rank: int, reported: dict, expected: list, case: Case) -> str | 
 
 
 def too_many_bytes(task: Task, reply: Reply, slack_bytes: int = 0) -> str | None:
-    """No rank sends more than all-reduces of all gradients do; the loopback must agree."""
+    """No rank may send more than all-reduces of all gradients do; the bytes on the loopback must agree."""
     ranks = working(task)
     expected = traffic.ring_all_reduce_bytes(len(ranks), task.facts["all_bytes"])
     for rank in ranks:
@@ -122,7 +122,7 @@ CHECK = Check(
     judge=_judge_average,
     masked=MASKED,
     hints=(
-        "dist.all_reduce adds up, and it does so in place. What do you have to do before and after?",
+        "dist.all_reduce computes a sum, in place. What do you have to do before and after?",
         "Clone each gradient, all-reduce the clone over the group, divide by the size of the group.",
         "for gradient in gradients: mean = gradient.clone(); all_reduce(mean, group=group); mean /= N; append it",
     ),

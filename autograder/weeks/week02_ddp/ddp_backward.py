@@ -1,8 +1,8 @@
 """Broadcast, hooks, buckets and overlap: one backward of data parallelism on a module that the check builds.
 
-Gradients are compared with one process, within 1e-5. Overlap is seen from outside: every layer of the module asks the
-supervisor for a key that its gradients need (`autograder.jobs.marked`). It gets one when the buckets before it have
-travelled, and a rank that waits in a hook never gets the next one.
+Gradients are compared with those of one process, within 1e-5. Overlap is checked from outside: every layer of the
+module asks the supervisor for a key that its gradients need (`autograder.jobs.marked`). It gets the key when the
+buckets before it have been sent, so a rank that waits in a hook never gets the next key.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _make_backward(case: Case, rng: Random) -> Task:
 
 
 def _module(case: Case, place: int, rng: Random) -> dict[str, Any]:
-    """What is built for the rank at this place; "orders" names for each the order in which its forward uses layers."""
+    """The module of one rank. `case["orders"]` gives the order in which each rank's forward uses its layers."""
     kind = "marked-mlp" if case["part"] == OVERLAP else "mlp"
     sizes: dict[str, Any] = {"widths": case["widths"]}
     if "orders" in case:
@@ -62,7 +62,7 @@ def _module(case: Case, place: int, rng: Random) -> dict[str, Any]:
 def _mean_gradients(
     plans: dict[int, dict], batches: dict[int, list[Tensor]], weights: dict[str, Tensor], keys: dict[str, Any] | None
 ) -> dict[str, Tensor]:
-    """By one process: the mean over ranks of the gradients of each rank's losses, at these weights, with its keys."""
+    """Compute in one process the mean over ranks of each rank's gradients, at these weights and with its keys."""
     means = {name: torch.zeros_like(weight) for name, weight in weights.items()}
     for rank, plan in plans.items():
         net = trained.build_module(plan | {"weights": weights})
@@ -82,7 +82,7 @@ def _rows(rng: Random, width: int) -> Tensor:
 
 def _judge_backward(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := failed(reply):
-        waits = "Here a rank gets into the next layer only while gradients travel: a hook that waits never ends.\n"
+        waits = "Here a rank enters the next layer only while gradients are in flight: a hook that waits never ends.\n"
         return waits + problem if case["part"] == OVERLAP and problem == reply.report else problem
     num_ranks = len(working(task))
     for rank in working(task):
@@ -108,22 +108,22 @@ def _judge_backward(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _wrong_start(rank: int, reported: dict[str, Any], weights: dict[str, Tensor]) -> str | None:
-    """Compare the weights that a rank has after `same_start`, which the page's own function returns."""
+    """Compare a rank's weights after `same_start`, as returned by the function given on the page."""
     received = reported.get("value", {}).get("plain")
     if not isinstance(received, list | tuple) or len(received) != len(weights):
-        return f"Rank {rank} does not show its weights after same_start."
+        return f"Rank {rank} does not return its weights after same_start."
     pairs = zip(received, weights.items(), strict=True)
     found = (wrong_value(rank, one, weight, f"the weight {name} after same_start") for one, (name, weight) in pairs)
     return next(filter(None, found), None)
 
 
 def _starts_again(rank: int, reply: Reply, weight_bytes: int) -> str | None:
-    """Whether more is broadcast than all weights, once for each call of `same_start`."""
+    """Report a rank that broadcasts more than all weights once per call of `same_start`."""
     calls = [call for call in _without_marks(reply, rank) if call.kind == "broadcast"]
     total = sum(call.payload_bytes for call in calls)
     if total <= weight_bytes:
         return None
-    return f"Rank {rank} broadcasts {size(total)} where {size(weight_bytes)} are enough: same_start alone broadcasts."
+    return f"Rank {rank} broadcasts {size(total)} where {size(weight_bytes)} are enough: only same_start broadcasts."
 
 
 def _is_sum(rank: int, reported: dict[str, Any], grads: dict[str, Tensor], num_ranks: int) -> str | None:
@@ -134,7 +134,7 @@ def _is_sum(rank: int, reported: dict[str, Any], grads: dict[str, Tensor], num_r
 
 
 def _wrong_calls(rank: int, reply: Reply, payloads: list[int], num_buckets: int) -> str | None:
-    """One all-reduce a bucket, in the order of the buckets, and nothing else but the first broadcast."""
+    """Expect one all-reduce per bucket, in the order of the buckets, and no other call except the first broadcast."""
     calls = sorted(_without_marks(reply, rank), key=lambda call: call.number)
     other = [call.kind for call in calls if call.kind not in ("broadcast", "all_reduce")]
     if other:
@@ -142,69 +142,69 @@ def _wrong_calls(rank: int, reply: Reply, payloads: list[int], num_buckets: int)
     reduced = [call.payload_bytes for call in calls if call.kind == "all_reduce"]
     if len(reduced) != len(payloads):
         counts = f"{len(reduced)} all-reduces where {len(payloads)} are expected"
-        return f"Rank {rank} makes {counts}: one per bucket and step, in the last microbatch alone."
+        return f"Rank {rank} makes {counts}: one per bucket and step, in the last microbatch only."
     if _broadcasts_late([call.kind for call in calls], num_buckets):
-        return f"Rank {rank} broadcasts after its first all_reduce; weights are broadcast before the backward."
+        return f"Rank {rank} broadcasts after its first all_reduce. Broadcast the weights before the backward."
     if reduced != payloads:
         return f"Rank {rank} all-reduces {reduced} bytes, in this order, where the buckets have {payloads}."
     return None
 
 
 def _broadcasts_late(kinds: list[str], num_buckets: int) -> bool:
-    """Whether a broadcast stands behind the first bucket of a step and before the next step."""
+    """Whether a broadcast comes after the first bucket of a step and before the next step."""
     reduced = [kinds[:place].count("all_reduce") for place, kind in enumerate(kinds) if kind == "broadcast"]
     return any(number % num_buckets or number == kinds.count("all_reduce") for number in reduced)
 
 
 def _without_marks(reply: Reply, rank: int) -> list[ObservedCall]:
-    """A rank's calls but the marks, and the messages that hold layers back."""
+    """A rank's calls without the marks, the messages that hold layers back."""
     return [call for call in calls_of(reply, rank) if call.payload_bytes != MARK_BYTES]
 
 
 def _other_marks(rank: int, reply: Reply, case: Case) -> str | None:
-    """Messages of one byte are the module's own: as many as its layers make, or there is a way past the buckets."""
+    """One-byte messages belong to the module. More than its layers send would mean a channel outside the buckets."""
     marks = [call.kind for call in calls_of(reply, rank) if call.payload_bytes == MARK_BYTES]
     held_back = (len(case["widths"]) - 2) * case["microbatches"] if case["part"] == OVERLAP else 0
     due = ["send"] * held_back * (case["ranks"] - 1) if rank == 0 else ["recv"] * held_back
     if reply.calls is None or marks == due:
         return None
-    return f"Rank {rank} exchanges messages of one byte: gradients travel in the buckets alone."
+    return f"Rank {rank} exchanges messages of one byte: send gradients only in buckets."
 
 
 def _no_overlap(rank: int, reply: Reply, case: Case, buckets: list[list[int]]) -> str | None:
-    """Each bucket travels before the backward reaches the layer in front of its gradients, and of the last microbatch.
+    """Check that each bucket is sent in the last microbatch before the backward reaches the layer before its gradients.
 
-    Every layer asks for its key outside, and the all-reduces that were complete by then are noted there (`jobs.keys`).
+    Every layer asks the supervisor for its key, which records the all-reduces that were complete by then (`jobs.keys`).
     """
     num_layers, asked = len(case["widths"]) - 1, reply.asked[rank]
     if len(asked) != case["microbatches"] * num_layers:
-        return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run once."
+        return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run exactly once."
     last = asked[-num_layers:]
     if last[0] > 0:
-        return f"Rank {rank} all-reduces before the last microbatch: add gradients up first."
+        return f"Rank {rank} all-reduces before the last microbatch: accumulate gradients first."
     for layer, begun, expected in zip(reversed(range(num_layers)), last, _expected(case, buckets), strict=True):
         if begun < expected:
             return (
-                f"Right, but bucket {begun} of rank {rank} has not left when the backward reaches layer {layer}; its "
-                f"gradients were there after layer {_lowest(buckets[: begun + 1])}. Send it from the hook of its last "
+                f"Right, but bucket {begun} of rank {rank} is not sent before the backward reaches layer {layer}; its "
+                f"gradients were ready after layer {_lowest(buckets[: begun + 1])}. Send it from the hook of its last "
                 "gradient."
             )
     return None
 
 
 def _lowest(buckets: list[list[int]]) -> int:
-    """The layer whose gradients complete these buckets; each layer has two parameters."""
+    """The layer whose gradients complete these buckets. Each layer has two parameters."""
     return min(parameter // 2 for bucket in buckets for parameter in bucket)
 
 
 def _expected(case: Case, buckets: list[list[int]]) -> list[int]:
-    """How many buckets must have left when the last backward reaches each layer, the last layer first."""
+    """How many buckets must have been sent when the last backward reaches each layer, last layer first."""
     complete = [_lowest(buckets[: number + 1]) for number in range(len(buckets))]
     return [sum(lowest > layer for lowest in complete) for layer in reversed(range(len(case["widths"]) - 1))]
 
 
 def _keys(case: Case, buckets: list[list[int]], payloads: list[int], rng: Random) -> dict[str, Any] | None:
-    """The keys that layers multiply their gradients by, for each rank, in the order in which they ask."""
+    """The keys by which layers multiply their gradients, for each rank, in the order in which they ask."""
     if case["part"] != OVERLAP:
         return None
     num_ranks, widths = case["ranks"], case["widths"][:0:-1]
@@ -221,7 +221,7 @@ def _keys(case: Case, buckets: list[list[int]], payloads: list[int], rng: Random
 
 
 def _draw_backward(rng: Random) -> list[Case]:
-    """Buckets: one that ends inside a layer, one of all, one per layer, one for two. The first rank is not always 0.
+    """Buckets that end inside a layer, hold everything, one layer, or two layers. The first rank is not always 0.
 
     One group has one rank.
     """
@@ -257,8 +257,8 @@ CHECK = Check(
     parts={GRADIENTS: 0.5, OVERLAP: 0.5},
     trains=True,
     hints=(
-        "same_start broadcasts. Then all microbatches but the last, hooks, the last backward, and only then wait.",
-        "A hook notes that its parameter has arrived; a bucket leaves when all of it has, and after those before it.",
+        "same_start broadcasts. Then: all microbatches but the last, add hooks, the last backward, and only then wait.",
+        "A hook records that its gradient has arrived. Send a bucket when it is full and those before it are sent.",
         "In the hook: work = all_reduce(flat, async_op=True). After the backward: work.wait(), / N, back into .grad.",
     ),
 )

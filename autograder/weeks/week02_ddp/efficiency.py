@@ -1,4 +1,4 @@
-"""The share of a step that computes, when a part of the communication hides behind the backward."""
+"""The share of a step spent computing when part of the communication hides behind the backward."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMULAS = ("shardlab.costs.overlap",)
 
 
 def expected_efficiency(case: Case) -> float:
-    """compute / (compute + what does not fit into the window)."""
+    """compute / (compute + communication that does not fit into the window)."""
     compute, communication, window = (case[name] for name in NAMES)
     return overlap.efficiency(compute, max(0.0, communication - window))
 
@@ -24,7 +24,7 @@ def _judge_efficiency(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     received = numbers_of(reply)
     if not close(received, task.expected[0]):
-        return f"For ({shown(case)}) {received!r} is not compute / (compute + exposed communication)."
+        return f"For ({shown(case)}), {received!r} is not compute / (compute + exposed communication)."
     return None
 
 
@@ -45,8 +45,8 @@ CHECK = Check(
     program="without_ranks",
     masked=FORMULAS,
     hints=(
-        "Exposed is what the rank waits for after it has computed.",
-        "Exposed communication is communication minus window, and never less than zero.",
+        "Exposed communication is what the rank waits for after it has finished computing.",
+        "Exposed communication is communication minus window, but never less than zero.",
         "compute_seconds / (compute_seconds + max(0, communication_seconds - window_seconds))",
     ),
 )

@@ -1,4 +1,4 @@
-"""1-bit SGD's message: a bit for each number's sign, and the mean of either sign; the ranks' messages are averaged."""
+"""1-bit SGD: a message has one sign bit per number and one mean per sign; the ranks' messages are averaged."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from autograder.checks.base import Case, Check, Reply, Task, calls_of, carried_t
 from autograder.checks.groups import LARGE, each_rank, group_task, members_of, working
 from autograder.weeks.week02_ddp.average_gradients import MASKED
 
-TOLERANCE = 1e-4  # of the largest number: means of many numbers, added in any order
+TOLERANCE = 1e-4  # relative to the largest number: means of many numbers, added in any order
 
 
 def rebuilt(gradient: Tensor) -> Tensor:
-    """What a receiver makes of the signs: the mean of the numbers of that sign (Seide et al., Interspeech 2014)."""
+    """The decoded gradient: each number becomes the mean of those of its sign (Seide et al., Interspeech 2014)."""
     positive = gradient >= 0
     means = [gradient[chosen].sum() / max(1, int(chosen.sum())) for chosen in (positive, ~positive)]
     return torch.where(positive, *means)
@@ -26,7 +26,7 @@ def _make_one_bit(case: Case, rng: Random) -> Task:
     members = members_of(case)
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     drawn = {rank: torch.randn(case["numbers"], generator=generator) for rank in members}
-    if sign := case.get("one_sign"):  # on one rank there are no numbers of the other sign, whose mean is 0 / 0
+    if sign := case.get("one_sign"):  # one rank has no numbers of the other sign; their mean would be 0 / 0
         drawn[members[-1]] = sign * (0.1 + drawn[members[-1]].abs())
     drawn[members[0]][0] = 0.0
     message = compression.one_bit_bytes(case["numbers"])
@@ -54,7 +54,7 @@ def _judge_one_bit(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw_one_bit(rng: Random) -> list[Case]:
-    """Signs that fill their bytes, and some that do not; a rank with one sign; a subgroup; one rank; a large one."""
+    """Signs that fill whole bytes and some that do not; a rank with one sign; a subgroup; one rank; a large tensor."""
     return [
         {"ranks": 2, "numbers": 8 * rng.randint(20, 40), "one_sign": 1},
         {"ranks": 3, "numbers": 8 * rng.randint(20, 40) + rng.randint(1, 7)},
@@ -78,11 +78,12 @@ CHECK = Check(
     judge=_judge_one_bit,
     masked=MASKED,
     hints=(
-        "The message of a rank: one byte for eight signs, and two float32 means, which view(torch.uint8) turns into "
-        "bytes. All messages have the same length, so one all-gather moves them.",
+        "A rank's message has one byte for eight signs, and two float32 means, which view(torch.uint8) turns into "
+        "bytes. All messages have the same length, so one all-gather is enough.",
         "Pad the signs to a multiple of 8 with torch.nn.functional.pad, view them as (-1, 8), multiply by 1, 2, 4, "
-        "…, 128, sum each row. Back: a sign is set where (byte & power) is not 0; cut off the padding.",
-        "Two means first, then signs: message[:8].view(torch.float32) are the means. torch.where(signs, up, down) is "
-        "the gradient of that rank. A rank may have no numbers of one sign: divide by at least 1.",
+        "…, 128, and sum each row. To decode, a sign is set where (byte & power) is not 0; cut off the padding.",
+        "Put the two means first, then the signs: message[:8].view(torch.float32) are the means. "
+        "torch.where(signs, up, down) is the gradient of that rank. A rank may have no numbers of one sign: divide by "
+        "at least 1.",
     ),
 )

@@ -16,11 +16,11 @@ CHECK = reading_check(
     {
         "first_bucket": "the exact number, not bucket_cap_mb: ask torch.distributed for _DEFAULT_FIRST_BUCKET_BYTES",
         "at_the_start": "look at what __init__ does under `if init_sync:`",
-        "order": "decompress is only defined there; it runs when the future is done",
+        "order": "decompress is only defined there; it runs when the future completes",
     },
     hints=(
         "Open the named files; each question is answered by a line or two of code.",
-        "A number of bytes; a function whose name begins with _; and note where a function is defined and not called.",
-        "One MiB; what __init__ calls under init_sync; cast, divide, reduce, and copy when the answer is there.",
+        "A number of bytes; a function whose name begins with _; for the order, a definition is not yet a call.",
+        "One MiB; the function that __init__ calls under init_sync; cast, divide, reduce, and copy the result.",
     ),
 )

@@ -1,4 +1,4 @@
-"""10 ms of compute and 8 ms of communication: efficiency without overlap, and with all that a backward can hide."""
+"""10 ms of compute and 8 ms of communication: efficiency without overlap and with full overlap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autograder.weeks.week02_ddp.efficiency import FORMULAS, expected_efficiency
 
 
 def both(case: Case) -> tuple[float, float]:
-    """Without overlap, and with two thirds of the compute, the backward, as the window."""
+    """Without overlap, and with the backward (two thirds of the compute) as the window."""
     seconds = {"compute_seconds": 0.010, "communication_seconds": 0.008}
     none, all_of_it = ({**seconds, "window_seconds": window} for window in (0.0, 0.010 * 2 / 3))
     return expected_efficiency(none), expected_efficiency(all_of_it)
@@ -25,7 +25,7 @@ CHECK = Check(
     program="without_ranks",
     masked=FORMULAS,
     hints=(
-        "Without overlap the window is zero. With overlap it is the backward: no gradient exists before it.",
+        "Without overlap the window is zero. With overlap it is the backward, because no gradient exists before it.",
         "A backward takes twice as long as its forward: two thirds of 10 ms.",
         "10 / (10 + 8), and 10 / (10 + 8 - 20/3).",
     ),

@@ -1,6 +1,6 @@
-"""Top-k with error feedback: few numbers travel, and what was left out is added to the next step's gradient.
+"""Top-k with error feedback: few numbers are sent, and what was left out is added to the next step's gradient.
 
-Means are compared with one process within 1e-4 of the largest number; bytes are 8 per kept number, as the wire saw.
+Means are compared with one process, within 1e-4 of the largest number. At most 8 bytes per kept number may be sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOLERANCE = 1e-4
 
 
 def expected_means(by_rank: list[list[Tensor]], num_kept: int) -> list[Tensor]:
-    """The mean of each step, with what every rank has left out so far (1809.07599, algorithm 1)."""
+    """The mean of each step, where every rank adds what it has left out so far (1809.07599, algorithm 1)."""
     left_out = [torch.zeros_like(gradients[0]) for gradients in by_rank]
     means = []
     for step in range(len(by_rank[0])):
@@ -112,10 +112,10 @@ CHECK = Check(
     parts={ONE_STEP: 0.5, FEEDBACK: 0.5},
     timeout=10.0,
     hints=(
-        "Step 0 shows what is chosen and sent: each rank keeps different places, so places travel as well as values. "
-        "The later steps show what became of the rest.",
-        "All-gather int32 places and float32 values; add everybody's values at their places, divide by N. index_add_ "
-        "adds where two ranks chose the same place; total[where] = what loses one of them.",
+        "Step 0 tests what is chosen and sent: ranks keep different positions, so send positions as well as values. "
+        "The later steps test what becomes of the rest.",
+        "All-gather int32 positions and float32 values, add the values at their positions, divide by N. index_add_ "
+        "adds where two ranks chose the same position; total[where] = what loses one of them.",
         "whole = gradient + left_out; choose from whole; left_out = whole, with zeros where you have sent.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Means of gradients of which some ranks have none: None counts as zeros, and where nobody has one there is none."""
+"""Means of gradients that some ranks do not have: None counts as zeros, and the mean is None where no rank has one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autograder.checks.base import Case, Check, Reply, Task, touched_input, trou
 from autograder.checks.groups import group_task, members_of, working
 from autograder.weeks.week02_ddp.average_gradients import LARGE, MASKED, drawn_gradients, too_many_bytes, wrong_means
 
-FLAG_BYTES = 4096  # who has used what may be told in any way that is small
+FLAG_BYTES = 4096  # ranks may exchange which parameters they used in any small message
 
 
 def _make_unused(case: Case, rng: Random) -> Task:
@@ -65,7 +65,7 @@ CHECK = Check(
     masked=MASKED,
     hints=(
         "Every rank must make the same calls. What can a rank send for a gradient that it does not have?",
-        "Zeros in its place, from parameters[number]. A mean of zeros is not yet None: who used it at all?",
+        "Zeros in its place, shaped like parameters[number]. But a mean of zeros is not None: did any rank use it?",
         "All-reduce (MAX) one flag per parameter as well; where it is 0 on all ranks, return None.",
     ),
 )

@@ -1,1 +1,1 @@
-"""Week 3, one file an exercise: bytes of model states, sharded Adam, gradients reduced in the backward."""
+"""Week 3: bytes of model states, sharded Adam, gradients reduced in the backward; one file per exercise."""

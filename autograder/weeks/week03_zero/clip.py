@@ -1,4 +1,4 @@
-"""Clipping by the norm of all ranks' slices together; values within 1e-5, of bfloat16 within its rounding."""
+"""Clipping by the norm of all ranks' slices together. Tolerance: 1e-5, or the rounding of bfloat16."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autograder.checks.base import Case, Check, Reply, Task, calls_of, close, si
 from autograder.checks.groups import dtype_of, group_task, members_of, working
 from autograder.checks.shards import MASKED
 
-MOST_BYTES = 128  # a number or two a slice; the slices themselves are longer
+MOST_BYTES = 128  # a number or two per slice; the slices themselves are longer
 
 
 def _make(case: Case, rng: Random) -> Task:
@@ -50,16 +50,16 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         norm = reported.get("value", {}).get("plain")
         norm = norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm
         if not (close(norm, wanted, 1e-4) or (wanted == 0 and norm == 0)):
-            return f"Rank {rank} returns {norm!r} where the norm of all slices together is {wanted:.6g}, on every rank."
+            return f"Rank {rank} returns {norm!r}, but on every rank the norm of all slices together is {wanted:.6g}."
         args = reported.get("args")
         received = args[0] if isinstance(args, list | tuple) and args and isinstance(args[0], list | tuple) else []
         if len(received) != len(task.expected[rank]):
-            return f"Rank {rank} does not show its slices: scale them in place."
+            return f"Rank {rank} no longer has the same list of slices. Scale the slices in place."
         for place, (one, expected) in enumerate(zip(received, task.expected[rank], strict=True)):
             if problem := wrong_value(rank, one, expected, f"slice {place}", relative=relative):
                 return problem
         if (mine := sum(call.sent_bytes for call in calls_of(reply, rank))) > MOST_BYTES:
-            return f"Rank {rank} sends {size(mine)}. What is the least that the others must know of your slices?"
+            return f"Rank {rank} sends {size(mine)}. How little do the other ranks need to know about your slices?"
     return None
 
 
@@ -88,8 +88,8 @@ CHECK = Check(
     judge=_judge,
     masked=MASKED,
     hints=(
-        "A norm of 3 on one rank and of 4 on the other: the norm of the whole is not 3, 4 or 7.",
-        "Squares add up over ranks, norms do not: all-reduce the sum of squares, computed in float32, then the root.",
-        "Every rank calls the all-reduce, even one without slices; scale by min(1, max_norm / (norm + 1e-6)) in place.",
+        "With a norm of 3 on one rank and 4 on the other, the norm of the whole is not 3, 4 or 7.",
+        "Squares add up over ranks, norms do not: all-reduce the float32 sum of squares, then take the root.",
+        "Every rank must call the all-reduce, even without slices. Scale by min(1, max_norm / (norm + 1e-6)) in place.",
     ),
 )

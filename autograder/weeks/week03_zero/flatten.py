@@ -1,4 +1,4 @@
-"""Tensors end to end with padding, and back; no ranks."""
+"""Flattening tensors with padding, and the way back. Runs without ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _make(case: Case, rng: Random) -> Task:
     flat = padded(tensors, case["num_ranks"])
     if case["part"] == "flatten":
         return Task("flatten_and_pad", 1, inputs=[[[tensors, case["num_ranks"]]]], expected=[flat], groups=[])
-    like = [torch.zeros_like(tensor) for tensor in tensors]  # shapes alone: the numbers are in the vector
+    like = [torch.zeros_like(tensor) for tensor in tensors]  # only for their shapes: the numbers are in the vector
     return Task("unflatten", 1, inputs=[[[flat, like]]], expected=[tensors], groups=[])
 
 
@@ -42,23 +42,23 @@ def _judge_flat(case: Case, received: object, expected: torch.Tensor) -> str | N
             f"{whole // ranks} per rank, {whole - num} of them padding."
         )
     if not torch.equal(received[:num], expected[:num]):
-        return "The numbers are not in order: the first tensor row by row, then the second, …"
+        return "The numbers are in the wrong order: put the first tensor row by row, then the second, …"
     return None if torch.equal(received, expected) else "The padding at the end must be zeros."
 
 
 def _judge_list(received: object, wanted: list[torch.Tensor]) -> str | None:
     if not isinstance(received, list | tuple) or len(received) != len(wanted):
-        return f"unflatten() must return a list of {len(wanted)} tensors, one for each that was laid out."
+        return f"unflatten() must return a list of {len(wanted)} tensors, one for each input tensor."
     for place, (one, expected) in enumerate(zip(received, wanted, strict=True)):
         if not isinstance(one, torch.Tensor) or one.shape != expected.shape:
             return f"Tensor {place} must have the shape {list(expected.shape)}."
         if not torch.equal(one, expected):
-            return f"Tensor {place} has wrong numbers: where in the vector does it begin?"
+            return f"Tensor {place} has wrong numbers. Where in the vector does it begin?"
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Matrices and vectors alone, as the page says."""
+    """Only matrices and vectors, as the page says."""
     some = [
         {"shapes": [[rng.randint(2, 9), 4], [1], [4 * rng.randint(1, 5)]], "num_ranks": 4},  # three zeros
         {"shapes": [[rng.randint(2, 5), 4], [8]], "num_ranks": 4},  # nothing to pad
@@ -87,9 +87,9 @@ CHECK = Check(
     masked=MASKED,
     parts={"flatten": 1 / 2, "unflatten": 1 / 2},
     hints=(
-        "All numbers in order, then as few zeros as make the length a multiple of num_ranks. On the way back, walk "
-        "along the vector size by size.",
+        "All numbers in order, then as few zeros as possible so that num_ranks divides the length. On the way back, "
+        "step through the vector by the size of each tensor.",
         "The padding is -total % num_ranks; in Python the remainder of a negative number is not negative.",
-        "torch.cat of every tensor.flatten() and new_zeros(padding); back: a running index, or split and view_as.",
+        "torch.cat every tensor.flatten() and new_zeros(padding). Back: use a running index, or split and view_as.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Three answers from real code; `tests/autograder/test_week03.py` asks the code itself."""
+"""Three answers from real code; `solutions/week03_zero/test_week03_zero.py` checks them against the code itself."""
 
 from autograder.checks.reading import reading_check
 
@@ -8,13 +8,13 @@ CHECK = reading_check(
     "week03.reading",
     READING,
     {
-        "on_the_way": "look at what InBackward.send_full_buckets leaves behind when it returns",
+        "on_the_way": "look at what InBackward.send_full_buckets leaves pending when it returns",
         "params_by": "follow _sync_params down to the call of torch.distributed",
         "order": "read ShardedOptimizer.step from top to bottom, and Reducer.shards, which Zero1 reads gradients from",
     },
     hints=(
         "Open the named files; each question is answered by a few lines of code.",
         "Buckets are received oldest first until `leave` of them are left.",
-        "A step has four phases: gradients, clipping, the update, weights. Three of them talk.",
+        "A step has four phases: gradients, clipping, the update, weights. Three of them communicate.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Bytes of model states on one rank, for DDP and the three stages of ZeRO; padding is left out."""
+"""Bytes of model states on one rank, for DDP and the three stages of ZeRO, without padding."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ CHECK = Check(
     program="without_ranks",
     masked=TABLES_MASKED,
     hints=(
-        "A parameter costs 2 bytes as a weight, 2 as a gradient, 12 in the optimizer. Which are cut in each stage?",
-        "Stage 1 cuts the 12, stage 2 also the gradient's 2, stage 3 also the weight's 2, each by N.",
+        "A parameter costs 2 bytes as a weight, 2 as a gradient, 12 in the optimizer. Which are split in each stage?",
+        "Stage 1 divides the 12 by N, stage 2 also the gradient's 2, stage 3 also the weight's 2.",
         "16P, then 4P + 12P/N, then 2P + 14P/N, then 16P/N.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Gradients reduced layer by layer in the backward, one call a layer, of a model whose head is its embedding again."""
+"""Gradients reduced in the backward with one call per layer. The model's head shares the embedding's weight."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _by_layer(net: nn.Module, tokens: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
-    """The gradients of the embedding, which is the head as well, then those of each block."""
+    """The gradient of the embedding, which is also the head's, then those of each block."""
     layers: dict[str, list[torch.Tensor]] = {}
     for name, gradient in mean_gradients(net, tokens).items():
         place = name.split(".")
@@ -87,10 +87,10 @@ CHECK = Check(
     trains=True,
     timeout=40.0,
     hints=(
-        "The shared weight has one gradient with two parts: one is there at the beginning of the backward, one at its "
-        "end. Which layer must it leave with?",
-        "Give every weight to the first layer that has it; the head is left with nothing. Put one hook on each "
-        "weight; a layer leaves when all its weights have arrived.",
+        "The shared weight has one gradient with two parts: one is ready at the beginning of the backward, one at its "
+        "end. With which layer must you send it?",
+        "Assign every weight to the first layer that has it; the head is left with nothing. Put one hook on each "
+        "weight, and send a layer when all its gradients have arrived.",
         "waiting = [len(own) for own in layers]; in the hook of a weight of layer k: waiting[k] -= 1, and at 0 "
         "slices[k] = mean_slice([p.grad for p in layers[k]], group=group), then every .grad = None.",
     ),

@@ -1,4 +1,4 @@
-"""100 million parameters on two GPUs, in GB, rounded or not."""
+"""Model states of 100 million parameters on two GPUs, in GB. Rounded answers pass."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CHECK = Check(
     program="without_ranks",
     masked=TABLES_MASKED,
     hints=(
-        "Your own state_bytes has the four numbers, in bytes. 1 GB is 10^9 bytes.",
-        "Without ZeRO, 16 bytes for each of 10^8 parameters are 1.6 GB.",
+        "Your own state_bytes returns the four numbers, in bytes. 1 GB is 10^9 bytes.",
+        "Without ZeRO, 16 bytes for each of 10^8 parameters make 1.6 GB.",
         "Stage 1 with N = 2: 4 + 12/2 = 10 bytes per parameter.",
     ),
 )

@@ -1,4 +1,4 @@
-"""ZeRO-1: the mean of this rank's slice, the state of this rank's slice, and a step of Adam on it.
+"""ZeRO-1: the mean gradient of this rank's slice, its optimizer state, and a step of Adam on it.
 
 A step is compared with one process that updates the whole vector: weights on all ranks, and every number of the state.
 """
@@ -92,7 +92,7 @@ def _make_step(case: Case, rng: Random) -> Task:
 
 
 def _some_state(like: torch.Tensor, num_elements: int, rng: Random) -> dict[str, Any]:
-    """A state in the middle of a training: masters that lie between two numbers of bfloat16, moments that remember."""
+    """A state in the middle of training: masters between two bfloat16 numbers, and nonzero moments."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     numbers = torch.randn(3, like.numel(), generator=generator)
     numbers[:, num_elements:] = 0  # padding
@@ -105,7 +105,7 @@ def _cut(state: dict[str, Any], num_ranks: int, place: int) -> dict[str, Any]:
 
 
 def _as_weights(master: torch.Tensor, case: Case) -> list[torch.Tensor]:
-    """The vector in the dtype and the shapes of the model."""
+    """The vector, converted to the dtype and the shapes of the model."""
     shapes = [torch.Size(shape) for shape in shapes_of(case)]
     sizes = [shape.numel() for shape in shapes]
     parts = master[: sum(sizes)].to(dtype_of(case)).split(sizes)
@@ -139,14 +139,14 @@ def _judge_state(case: Case, task: Task, reply: Reply) -> str | None:
             return problem
     if case["part"] == "memory" and (problem := _held_at_once(task, reply)):
         return problem
-    return sent_otherwise(task, reply, 0, "every rank has the weights that it cuts")
+    return sent_otherwise(task, reply, 0, "every rank already has the weights that it slices")
 
 
 def _held_at_once(task: Task, reply: Reply) -> str | None:
-    """Whether the states of all slices existed on a rank.
+    """Check that no rank held the states of all slices at once.
 
-    Right answers peak at 32 MB: 18 of states, 12 of the vector that is cut, or 24 more if it is float32 before that.
-    Wrong ones peak at 110 MB.
+    Correct answers peak at 32 MB: 18 of states and 12 of the flat vector, or 24 more if it is converted to float32
+    before it is sliced. Wrong ones peak at 110 MB.
     """
     states = sum(task.expected[0][name].nbytes for name in VECTORS)
     why = "its own twelve bytes per parameter: a view of a longer vector keeps all of it alive"
@@ -154,15 +154,15 @@ def _held_at_once(task: Task, reply: Reply) -> str | None:
 
 
 def wrong_state(rank: int, received: Any, expected: dict[str, Any]) -> str | None:
-    """A rank's state: a dict, of its slice's bytes and no more, in float32, and then every number."""
+    """Check a rank's state: a dict of float32 tensors, no larger than its slice, with the right numbers."""
     if not isinstance(received, dict) or any(not isinstance(received.get(name), torch.Tensor) for name in VECTORS):
-        return f"On rank {rank}, the state must be a dict with the tensors {', '.join(VECTORS)}, as adam.new_state's."
+        return f"On rank {rank}, the state must be a dict with the tensors {', '.join(VECTORS)}, as in adam.new_state."
     held = sum(value.nbytes for value in received.values() if isinstance(value, torch.Tensor))
     most = sum(expected[name].nbytes for name in VECTORS)
     if held > most:
         return (
             f"Rank {rank} holds {size(held)} of optimizer state where {size(most)} are expected: 12 bytes for each of "
-            f"the {expected['master'].numel()} parameters of its slice. What does it need the others' for?"
+            f"the {expected['master'].numel()} parameters of its slice. Why does it keep the others'?"
         )
     for name in VECTORS:
         if problem := wrong_value(rank, received[name], expected[name], f"`{name}`", relative=1e-5):
@@ -176,7 +176,7 @@ def _judge_step(case: Case, task: Task, reply: Reply) -> str | None:
         weights, state = task.expected[rank]
         args = reply.ranks[rank].get("args")
         if not isinstance(args, list | tuple) or len(args) != 4 or not isinstance(args[0], list | tuple):
-            return f"Rank {rank} does not show what became of the parameters."
+            return f"Rank {rank} does not return the updated parameters."
         if problem := wrong_state(rank, args[2], state):
             return problem
         for place, (received, expected) in enumerate(zip(args[0], weights, strict=True)):
@@ -218,9 +218,9 @@ CHECK = Check(
     trains=True,
     timeout=30.0,
     hints=(
-        "Which slice of the vector is yours? rank r of the group owns numbers r·P/N to (r+1)·P/N, padding included.",
-        "The mean of a slice: flatten and pad, dist.reduce_scatter_single(mine, flat, group=group), divide by N.",
-        "A step: adam.update(state, mean, lr=lr); all-gather state['master'] in the parameters' dtype into one vector; "
-        "unflatten it and copy_ each part.",
+        "Which slice of the vector is yours? Rank r of the group owns numbers r·P/N to (r+1)·P/N, padding included.",
+        "For the mean of a slice: flatten and pad, dist.reduce_scatter_single(mine, flat, group=group), divide by N.",
+        "For a step: adam.update(state, mean, lr=lr); all-gather state['master'] in the parameters' dtype into one "
+        "vector; unflatten it and copy_ each part.",
     ),
 )

@@ -1,4 +1,4 @@
-"""ZeRO-2: each gradient is averaged to its owners inside the backward, and freed; the kernel's mark shows when."""
+"""ZeRO-2: each gradient is reduce-scattered and freed inside the backward. The kernel's peak-memory mark proves it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from autograder.checks.shards import MASKED, padded, rows_of, sent_otherwise, sl
 from autograder.checks.training import any_peak_too_high, failed, holds_too_much, module, training_task
 from autograder.jobs import trained
 
-LARGE_WIDTHS = [512] * 33  # 32 weights of 1 MB, of which each of eight ranks keeps 4 MB
+LARGE_WIDTHS = [512] * 33  # 32 weights of 1 MB each; each of eight ranks keeps 4 MB
 
 
 def mean_gradients(net: nn.Module, inputs: list[torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The mean over ranks of the gradients of each rank's mean square, computed by one process."""
+    """Compute in one process the mean over ranks of the gradients of each rank's mean square."""
     loss = sum(net(mine).square().mean() for mine in inputs) / len(inputs)
     assert isinstance(loss, torch.Tensor)
     loss.backward()
@@ -57,11 +57,11 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def wrong_slices(case: Case, rank: int, reported: dict, wanted: dict[str, torch.Tensor]) -> str | None:
-    """A list of slices against the expected ones, in order."""
+    """Compare a list of slices with the expected ones, in order."""
     value = reported.get("value", {}).get("plain")
     if not isinstance(value, list | tuple) or len(value) != len(wanted):
         return f"On rank {rank}, return a list of {len(wanted)} slices."
-    relative = 0.5 if case["part"] == "memory" else 1e-4  # in deep models some ReLU stands on its edge
+    relative = 0.5 if case["part"] == "memory" else 1e-4  # in deep models some ReLU inputs are close to 0
     for received, (name, expected) in zip(value, wanted.items(), strict=True):
         if problem := wrong_value(rank, received, expected, f"the slice of {name}", relative=relative):
             return problem
@@ -69,15 +69,15 @@ def wrong_slices(case: Case, rank: int, reported: dict, wanted: dict[str, torch.
 
 
 def held_at_once(task: Task, reply: Reply) -> str | None:
-    """Whether all full gradients existed together: who waits for the last holds them, and what their sums need."""
+    """Check that not all full gradients existed at once. Waiting for the last keeps them all, plus buffers for sums."""
     why = "less than all gradients together. When is each freed?"
     problem = any_peak_too_high(reply, 3 / 4 * task.facts["all_bytes"], why)
     return still_held(task, reply) or problem if problem or reply.loopback_bytes < 0 else None
 
 
 def still_held(task: Task, reply: Reply) -> str | None:
-    """Which rank says that it has gradients after the call: a remedy, or a word where no memory can be read."""
-    why = "for each is its owners' now: set `.grad` to None"
+    """Report a rank that still has gradients after the call. Also used where memory cannot be measured."""
+    why = "because every rank keeps only its slice: set `.grad` to None"
     said = (holds_too_much(rank, reply.ranks[rank], {"gradients": 0}, why) for rank in working(task))
     return next(filter(None, said), None)
 
@@ -108,8 +108,8 @@ CHECK = Check(
     trains=True,
     timeout=40.0,
     hints=(
-        "Something must happen each time a gradient is complete, while the backward goes on with the rest.",
-        "parameter.register_post_accumulate_grad_hook(f) calls f(parameter) at that moment, with .grad in place.",
+        "You have to act each time a gradient is complete, while the backward is still running.",
+        "parameter.register_post_accumulate_grad_hook(f) calls f(parameter) at that moment, when .grad is set.",
         "In the hook: slices[parameter] = mean_slice([parameter.grad], group=group); parameter.grad = None. Remove the "
         "hooks after the backward.",
     ),

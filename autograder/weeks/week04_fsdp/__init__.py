@@ -1,1 +1,1 @@
-"""Week 4: weights gathered, used and freed; its order, bytes, peak and precision; a file an exercise, in page order."""
+"""Week 4: gather, use and free weights; the order, bytes, peak memory and precision of this; one file per exercise."""

@@ -1,4 +1,4 @@
-"""Seconds that a step's bytes need on a slow link; 1% of tolerance, for a rounded answer."""
+"""Seconds to send a step's bytes over a slow link, with a tolerance of 1% for rounded answers."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ CHECK = Check(
     program="without_ranks",
     masked=TABLES_MASKED,
     hints=(
-        "How many bytes leave one rank in a step, and how many bytes per second does 10 GbE carry?",
+        "How many bytes does one rank send per step, and how many bytes per second does 10 GbE carry?",
         "bf16: S is 2 bytes per parameter. DDP sends 2(N-1)/N of S, ZeRO-3 sends 3(N-1)/N. A byte has 8 bits.",
-        "seconds = times * (N - 1) / N * 2 * P * 8 / bits_per_second, with times 2 and 3.",
+        "seconds = times * (N - 1) / N * 2 * P * 8 / bits_per_second, where times is 2 or 3.",
     ),
 )

@@ -1,4 +1,4 @@
-"""How many times less a rank of ZeRO-3 holds: of the model states, and of everything."""
+"""How many times less a ZeRO-3 rank holds: of the model states, and of states and activations together."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ CHECK = Check(
     program="without_ranks",
     masked=TABLES_MASKED,
     hints=(
-        "Write down what a rank holds with DDP and with ZeRO-3, states and activations apart.",
-        "16P bytes become 16P/N; the activations are the same in both.",
+        "Write down what a rank holds with DDP and with ZeRO-3, separately for states and activations.",
+        "16P bytes become 16P/N. The activations are the same in both.",
         "The second factor is (16 * P + A) / (16 * P / N + A).",
     ),
 )

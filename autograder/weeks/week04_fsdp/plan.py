@@ -1,7 +1,7 @@
-"""When each unit is gathered, used and freed, as data; the answer is played on a clock.
+"""When each unit is gathered, used and freed, as data. The check simulates the plan.
 
-Any order is right that is legal, holds no more than the units of prefetch + 1 passes, gathers no more often than a
-window over the passes does, and waits no longer for the link.
+An order is correct if it is legal, holds at most the units of prefetch + 1 passes, and neither gathers more often nor
+waits longer for the link than a sliding window over the passes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import trouble_in_call, value_of
 
 _EVENT = re.compile(r"(gather|forward|backward|free) (\d{1,3})")
-CLOCKS = ((1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 3.0))  # seconds of a gather, of a forward; a backward takes two
-MOST_EVENTS = 8  # a unit: twice gathered, used and freed, and some to spare
+CLOCKS = ((1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 3.0))  # seconds of a gather and a forward; a backward takes two
+MOST_EVENTS = 8  # per unit: gathered, used and freed twice, with some to spare
 SLACK = 1e-9
 
 
 class WrongPlan(ValueError):
-    """A plan that cannot run; the text is for the student."""
+    """Raised for a plan that cannot run. The message is for the student."""
 
 
 class Played(NamedTuple):
-    """What a plan costs: most units held at once, gathers, and seconds of waiting on each clock."""
+    """Cost of a plan: the most units held at once, gathers, and seconds of waiting on each clock."""
 
     held: int
     gathers: int
@@ -33,7 +33,7 @@ class Played(NamedTuple):
 
 
 def window_plan(num_units: int, prefetch: int) -> list[str]:
-    """Before each pass, the units of it and of the next `prefetch` passes are there; all others are freed."""
+    """The plan that holds exactly the units of each pass and of the next `prefetch` passes, and frees all others."""
     passes = [*range(num_units), *reversed(range(num_units))]
     plan, held = [], set()
     for place, unit in enumerate(passes):
@@ -48,17 +48,17 @@ def window_plan(num_units: int, prefetch: int) -> list[str]:
 
 
 def play(plan: Sequence[str], num_units: int) -> Played:
-    """Run a plan; WrongPlan for a use before a gather, a unit left over, a pass that is missing or misplaced."""
+    """Run a plan. Raises WrongPlan for a use before a gather, a unit left over, or a missing or misplaced pass."""
     held, most, used = set(), 0, []
     for text in plan:
         verb, unit = _parsed(text, num_units)
         if verb == "gather":
             if unit in held:
-                raise WrongPlan(f"'{text}': unit {unit} is there already; to gather it again sends it twice.")
+                raise WrongPlan(f"'{text}': unit {unit} is already gathered; gathering it again sends it twice.")
             held.add(unit)
             most = max(most, len(held))
         elif unit not in held:
-            raise WrongPlan(f"'{text}': unit {unit} is not there. Gather it first.")
+            raise WrongPlan(f"'{text}': unit {unit} is not gathered. Gather it first.")
         elif verb == "free":
             held.remove(unit)
         else:
@@ -71,7 +71,7 @@ def play(plan: Sequence[str], num_units: int) -> Played:
         where = f"'{wrong}' comes too early" if wrong else f"{len(used)} passes where {len(expected)} are expected"
         raise WrongPlan(f"{where}: all units forward in order, then all backward in reverse.")
     if held:
-        raise WrongPlan(f"At the end unit {min(held)} is still whole on every rank. Free it.")
+        raise WrongPlan(f"At the end unit {min(held)} is still gathered on every rank. Free it.")
     gathers = sum(text.startswith("gather") for text in plan)
     return Played(most, gathers, tuple(_waited(plan, *clock) for clock in CLOCKS))
 
@@ -86,7 +86,7 @@ def _parsed(text: object, num_units: int) -> tuple[str, int]:
 
 
 def _waited(plan: Sequence[str], gather: float, forward: float) -> float:
-    """Seconds in which the GPU waits: gathers run one after another, beside the passes that follow them in the plan."""
+    """Seconds in which the GPU waits. Gathers run one after another, in parallel with the passes that follow them."""
     now = link_is_free = waited = 0.0
     arrives: dict[str, float] = {}
     for text in plan:
@@ -110,7 +110,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     received, expected, num = value_of(reply), task.expected[0], case["num_units"]
     told = f"With {num} units and prefetch {case['prefetch']}"
     if not isinstance(received, list | tuple) or len(received) > MOST_EVENTS * num:
-        return f"{told}: return one list of texts such as 'gather 0', {MOST_EVENTS * num} at most."
+        return f"{told}: return one list of at most {MOST_EVENTS * num} strings such as 'gather 0'."
     try:
         problem = _costs_more(play(received, num), expected)
     except WrongPlan as error:
@@ -120,7 +120,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 def _costs_more(mine: Played, expected: Played) -> str | None:
     if mine.held > expected.held:
-        return f"{mine.held} units are whole at once where {expected.held} may be. What can be freed sooner?"
+        return f"{mine.held} units are gathered at once where {expected.held} may be. What can be freed sooner?"
     if mine.gathers > expected.gathers:
         enough = f"{mine.gathers} gathers where {expected.gathers} are enough"
         return f"{enough}. You free a unit that one of the next passes needs."
@@ -151,9 +151,9 @@ CHECK = Check(
     masked=("shardlab.data_parallel",),
     hints=(
         "Write the 2L passes as one list of unit numbers first: 0, 1, …, L-1, L-1, …, 1, 0.",
-        "Before pass i the units of passes i to i + prefetch must be there or on their way; after it, those of passes "
-        "i + 1 to i + 1 + prefetch stay.",
-        "Keep a set `held`. For each pass: gather what the window has and held has not; the pass; free what the next "
-        "window has not.",
+        "Before pass i the units of passes i to i + prefetch must be gathered or on their way; after it, keep those "
+        "of passes i + 1 to i + 1 + prefetch.",
+        "Keep a set `held`. For each pass: gather what is in the window but not in held; run the pass; free what is "
+        "not in the next window.",
     ),
 )

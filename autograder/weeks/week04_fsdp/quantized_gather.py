@@ -1,4 +1,4 @@
-"""An all-gather of 8-bit codes with a scale a block: the error is bounded, the bytes are counted, all ranks agree."""
+"""An all-gather of 8-bit codes, one scale per block: bounded error, counted bytes, the same numbers on all ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST = 127
 
 
 def _drawn(rng: Random, case: Case) -> Tensor:
-    """Normal numbers, of another size in each block: a scale for all of them would drown most."""
+    """Normal numbers of a different magnitude in each block; with one scale for all, most would be rounded to 0."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     values = torch.randn(case["numbers"], generator=generator)
     for place, block in enumerate(values.split(case["block"])):
@@ -24,7 +24,7 @@ def _drawn(rng: Random, case: Case) -> Tensor:
 
 
 def _bounds(values: Tensor, block: int) -> Tensor:
-    """Half a scale for each number, and a rounding error of float32."""
+    """The largest error allowed for each number: half a scale, plus float32 rounding."""
     largest = torch.cat([part.abs().max().expand(len(part)) for part in values.split(block)])
     return largest / LARGEST / 2 + 1e-6 * largest
 
@@ -56,12 +56,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
             return problem
         first = received if first is None else first
         if not torch.equal(received, first):
-            return f"Rank {rank} ends with other numbers than rank {working(task)[0]}: they would train two models."
+            return f"Rank {rank} gets different numbers than rank {working(task)[0]}: they would train two models."
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine != task.facts["sent_bytes"]:
             return (
-                f"Rank {rank} sends {size(mine)} where {size(task.facts['sent_bytes'])} are expected: to each other "
-                "rank a byte per number and 4 bytes per block."
+                f"Rank {rank} sends {size(mine)} where {size(task.facts['sent_bytes'])} are expected: one byte per "
+                "number and 4 bytes per block to each other rank."
             )
     return None
 
@@ -75,8 +75,8 @@ def _wrong(rank: int, received: object, expected: Tensor, bounds: Tensor) -> str
     if wrong.any():
         index = int(wrong.nonzero()[0])
         return (
-            f"On rank {rank}, number {index} is {received[index].item():.6g} for {expected[index].item():.6g}: off by "
-            f"more than half of its block's scale, {bounds[index].item():.3g}."
+            f"On rank {rank}, number {index} is {received[index].item():.6g} instead of {expected[index].item():.6g}: "
+            f"it is off by more than half of its block's scale, {bounds[index].item():.3g}."
         )
     return None
 
@@ -107,8 +107,8 @@ CHECK = Check(
     masked=MASKED,
     hints=(
         "A block's scale is its largest absolute value over 127. A code is the number over the scale, rounded to int8.",
-        "Pad to whole blocks to compute, cut the codes back to the shard's length to send. A scale of zero divides "
-        "nothing: clamp it.",
-        "Every rank decodes every message, its own too; codes and scales, viewed as torch.uint8, fit in one message.",
+        "Pad to whole blocks to compute; trim the codes to the shard's length before you send. Do not divide by a "
+        "scale of zero: clamp it.",
+        "Every rank decodes every message, even its own. Codes and scales, viewed as torch.uint8, fit in one message.",
     ),
 )

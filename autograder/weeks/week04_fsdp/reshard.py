@@ -1,4 +1,4 @@
-"""Which parts of the old ranks' files make up a new rank's slices: read as the files are, padding and all."""
+"""Which ranges of the old ranks' files make up a new rank's slices; the files include padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PADDING = -1
 
 
 def files_of(unit_sizes: list[int], num_files: int) -> list[list[int]]:
-    """What each old rank saved: its slice of every unit, one behind the other; numbers have names, padding is -1."""
+    """The file of each old rank: its slice of every unit, in order. Each number is its own index; padding is -1."""
     files: list[list[int]] = [[] for _ in range(num_files)]
     begin = 0
     for num in unit_sizes:
@@ -28,7 +28,7 @@ def files_of(unit_sizes: list[int], num_files: int) -> list[list[int]]:
 
 
 def _expected(case: Case) -> tuple[list[int], int]:
-    """The numbers that the new rank needs, in order, and in how many pieces they lie: one of a unit in each file."""
+    """The numbers that the new rank needs, in order, and in how many ranges they are stored, one per unit and file."""
     needed = [n for n in files_of(case["unit_sizes"], case["num_ranks"])[case["rank"]] if n != PADDING]
     file_of = {n: number for number, file in enumerate(files_of(case["unit_sizes"], case["num_files"])) for n in file}
     unit_of = [unit for unit, num in enumerate(case["unit_sizes"]) for _ in range(num)]
@@ -45,25 +45,23 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     received, (needed, pieces) = value_of(reply), task.expected[0]
     files = files_of(case["unit_sizes"], case["num_files"])
-    told = f"Units of {case['unit_sizes']} from {case['num_files']} files to rank {case['rank']} of {case['num_ranks']}"
+    told = f"Units of {case['unit_sizes']} in {case['num_files']} files, rank {case['rank']} of {case['num_ranks']}"
     if not isinstance(received, list | tuple) or not all(_is_piece(piece, files) for piece in received):
         longest = len(files[0])
         return f"{told}: return a list of (file, begin, end), with 0 <= begin <= end <= {longest}, the files' length."
     if len(received) > pieces:
-        return (
-            f"{told}: {len(received)} pieces where {pieces} are enough. Read neighbours in one piece, and none empty."
-        )
+        return f"{told}: {len(received)} ranges where {pieces} are enough. Merge adjacent ranges, and omit empty ones."
     problem = _wrong_numbers([number for file, begin, end in received for number in files[file][begin:end]], needed)
     return problem and f"{told}: {problem}"
 
 
 def _wrong_numbers(read: list[int], needed: list[int]) -> str | None:
     if PADDING in read:
-        return "you read padding as if it were weights."
+        return "you read padding as if it were a weight."
     if len(read) != len(needed):
         return f"you read {len(read)} numbers where {len(needed)} are expected."
     wrong = [place for place, (a, b) in enumerate(zip(read, needed, strict=True)) if a != b]
-    return f"number {wrong[0]} of what you read is not the one that is expected there." if wrong else None
+    return f"number {wrong[0]} of those you read is not the expected one." if wrong else None
 
 
 def _is_piece(piece: Any, files: list[list[int]]) -> bool:
@@ -79,7 +77,7 @@ def _draw(rng: Random) -> list[Case]:
         {"unit_sizes": odd, "num_files": 4, "num_ranks": 2},
         {"unit_sizes": [*reversed(odd), 24], "num_files": 2, "num_ranks": 4},
         {"unit_sizes": [rng.randint(20, 40), 7, rng.randint(20, 40)], "num_files": 4, "num_ranks": 3},
-        {"unit_sizes": [5, 2, rng.randint(10, 20)], "num_files": 8, "num_ranks": 3},  # ranks with padding alone
+        {"unit_sizes": [5, 2, rng.randint(10, 20)], "num_files": 8, "num_ranks": 3},  # some ranks hold only padding
         {"unit_sizes": [rng.randint(10, 30)] * 2, "num_files": 3, "num_ranks": 3},
     ]
     return [case | {"rank": rank} for case in cases for rank in sorted({0, 1, case["num_ranks"] - 1})]
@@ -98,9 +96,9 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "One unit first: the old and the new slice are two intervals of the same whole vector. What do they share?",
-        "File f holds [f * old, (f + 1) * old) of the unit; you need [r * new, (r + 1) * new), and nothing past its "
-        "size. The piece runs from the larger begin to the smaller end.",
-        "In the file the piece begins f * old earlier, and behind the slices of the units before, `old` numbers each.",
+        "Take one unit first: the old and the new slice are two intervals of the same vector. Where do they overlap?",
+        "File f holds [f * old, (f + 1) * old) of the unit; you need [r * new, (r + 1) * new), and nothing past the "
+        "unit's size. The range goes from the larger begin to the smaller end.",
+        "In the file, subtract f * old and add the slices of all earlier units, each with its own `old` numbers.",
     ),
 )

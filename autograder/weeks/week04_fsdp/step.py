@@ -1,6 +1,6 @@
-"""A forward and a backward in which no more than a unit or two of the weights is whole at a time.
+"""A forward and a backward in which no more than one or two units of weights are gathered at a time.
 
-Values are compared within 1e-4 of the largest; the case about memory holds the kernel's own mark against the bound.
+Values are compared within 1e-4 of the largest. The memory case compares the kernel's peak-memory mark with the bound.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from autograder.jobs import trained
 RELATIVE = 1e-4
 LARGE = {"width": 448, "units": 64}  # 64 weights of 0.8 MB
 
-WHOLES = 3 / 4  # of the model at once: right answers need half, a quarter of it slices of gradients; wrong ones all
+WHOLES = 3 / 4  # of the model at once: correct answers need half (a quarter is gradient slices), wrong ones all of it
 
 
 def weights_of(rng: Random, num_units: int, width: int, inner: int = 0) -> list[Tensor]:
-    """Weights whose products neither fade nor saturate tanh: square ones, or by turns width × inner and back."""
+    """Weights whose products neither vanish nor saturate tanh: square, or width × inner and the reverse in turn."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     both = ((width, inner or width), (inner or width, width))
     shapes = [both[number % 2] for number in range(num_units)]
@@ -45,7 +45,7 @@ def weights_of(rng: Random, num_units: int, width: int, inner: int = 0) -> list[
 def one_process(
     weights: list[Tensor], uses: list[int], inputs: list[Tensor], gradients: list[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Each rank's output, and the mean over ranks of each weight's gradient."""
+    """Compute in one process each rank's output, and the mean over ranks of each weight's gradient."""
     leaves = [weight.clone().requires_grad_() for weight in weights]
     outputs = []
     for x, gradient in zip(inputs, gradients, strict=True):
@@ -58,7 +58,7 @@ def one_process(
 
 
 def chain_task(case: Case, rng: Random, call: str, uses: list[int], *, tells_uses: bool):
-    """A task of a chain of layers whose weights are cut; rank r's own batch and gradient differ from the others'."""
+    """A task for a chain of layers with sliced weights. Every rank has a different batch and gradient."""
     members, width = members_of(case), case["width"]
     weights = weights_of(rng, max(uses) + 1, width, case.get("inner", 0))
     told = [[list(weight.shape) for weight in weights], uses] if tells_uses else []
@@ -89,7 +89,7 @@ def chain_task(case: Case, rng: Random, call: str, uses: list[int], *, tells_use
 
 
 def wrong_output(task: Task, reply: Reply, rank: int, *, untouched: bool = True) -> str | None:
-    """The pair (output, list of gradient slices) of a rank against what is expected, and its inputs untouched."""
+    """Compare a rank's (output, list of gradient slices) with the expected pair, and check for changed inputs."""
     reported, (output, wanted) = reply.ranks[rank], task.expected[rank]
     value = reported.get("value", {}).get("plain")
     if not isinstance(value, list | tuple) or len(value) != 2 or not isinstance(value[1], list | tuple):
@@ -123,7 +123,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _wrong_traffic(task: Task, reply: Reply) -> str | None:
-    """Where so much travels that packets are not read: two gathers and a reduction per unit, by the kernel's count."""
+    """Check the kernel's byte count (two gathers, one reduction per unit) where there are too many packets to read."""
     num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
     most = members * num * traffic.zero_bytes(members, unit_bytes, 3)
     least = most - members * traffic.ring_all_gather_bytes(members, unit_bytes)
@@ -131,26 +131,27 @@ def _wrong_traffic(task: Task, reply: Reply) -> str | None:
 
 
 def _wrong_bytes(task: Task, reply: Reply, rank: int) -> str | None:
-    """Each unit is gathered twice, the last perhaps once, and reduced once.
+    """Check that each unit is gathered twice (the last perhaps once) and reduced once.
 
-    Not which call is a gather: a rank can send one under the other's tag. What is whole at a time, the kernel says.
+    This does not check which call is a gather, because a rank can send one under the other's tag. The kernel's memory
+    mark shows how much is gathered at a time.
     """
     num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
     mine = sum(call.sent_bytes for call in calls_of(reply, rank))
     most = num * traffic.zero_bytes(members, unit_bytes, 3)
     least = most - traffic.ring_all_gather_bytes(members, unit_bytes)
     if mine > most + 64:
-        return f"Rank {rank} sends {size(mine)} where {size(most)} are enough: two gathers and a reduction per unit."
+        return f"Rank {rank} sends {size(mine)} where {size(most)} are enough: two gathers and one reduction per unit."
     if mine < least:
         return (
-            f"Rank {rank} sends {size(mine)} where {size(least)} must travel: a unit that is freed after its forward "
-            "is gathered again for its backward."
+            f"Rank {rank} sends {size(mine)} where {size(least)} must be sent: a unit that is freed after its "
+            "forward must be gathered again for its backward."
         )
     return None
 
 
 def _held_at_once(task: Task, reply: Reply) -> str | None:
-    """Whether the whole model, or all of its gradients, existed on a rank."""
+    """Check that no rank held the whole model or all of its gradients at once."""
     whole = task.facts["num_units"] * task.facts["unit_bytes"]
     why = f"its slices and a few of {task.facts['num_units']} units. When is each freed?"
     return any_peak_too_high(reply, WHOLES * whole, why)
@@ -180,9 +181,9 @@ CHECK = Check(
     trains=True,
     timeout=60.0,
     hints=(
-        "The forward needs a weight for one line only. What must it leave behind for the backward? Not the weight.",
-        "Forward under torch.no_grad(), keeping each layer's input. Backward from the last unit: gather again, run the "
-        "layer once more with gradients, reduce, and let the name go.",
+        "The forward needs a weight for only one line. What must it keep for the backward? Not the weight.",
+        "Run the forward under torch.no_grad(), and keep each layer's input. Backward from the last unit: gather "
+        "again, run the layer once more with autograd, reduce, and drop every reference to the weight.",
         "x = x.detach().requires_grad_(); weight = gathered(…).requires_grad_(); "
         "torch.tanh(x @ weight).backward(gradient); then mean_slice(weight.grad, …), and gradient = x.grad.",
     ),

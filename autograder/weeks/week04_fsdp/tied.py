@@ -1,4 +1,4 @@
-"""A weight that several layers use: each use has a gradient, and the weight's is their sum."""
+"""A weight that several layers use: each use has a gradient, and the weight's gradient is their sum."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ CHECK = Check(
     trains=True,
     timeout=20.0,
     hints=(
-        "Compare the slices of both weights with one process: which is right, and how often is each weight used?",
-        "The backward runs once for each use. What happens to the first gradient when the second comes?",
-        "Return the mean slice as the gradient of `shard`, and autograd adds; or add to `.grad` where there is one.",
+        "Compare the slices of both weights with one process: which is correct, and how often is each weight used?",
+        "The backward runs once for each use. What happens to the first gradient when the second arrives?",
+        "Return the mean slice as the gradient of `shard`, and autograd adds them; or add to `.grad` if it exists.",
     ),
 )

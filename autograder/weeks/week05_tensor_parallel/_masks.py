@@ -1,8 +1,8 @@
-"""Whether masks of many steps, each number kept or dropped with equal chance, were drawn from the same random numbers.
+"""Detects masks of many steps, with p = 1/2, that were drawn from the same random numbers.
 
-The same numbers may be used at other places: shifted, rolled, mirrored, transposed, permuted, or with "kept" and
-"dropped" exchanged. Each test below holds for one kind of this. Independent masks pass all of them but for a chance
-below 1e-7: a sum of n random signs exceeds z times the square root of n with a probability below 2 exp(-z z / 2).
+The same numbers may be reused at other positions: shifted, rolled, mirrored, transposed, permuted, or with "kept" and
+"dropped" swapped. Each test below detects one of these. Independent masks fail with a probability below 1e-7: a sum of
+n random signs exceeds z times the square root of n with a probability below 2 exp(-z z / 2).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LAGS, _SHIFTED_STEPS = 3, 4
 
 
 def related(masks: dict[str, Tensor]) -> tuple[str, str] | None:
-    """The first two places whose masks, (steps, rows, columns), depend on each other; in one place, of two steps."""
+    """Find two places whose masks, (steps, rows, columns), depend on each other, or one place with dependent steps."""
     signs = {place: mask.float() * 2 - 1 for place, mask in masks.items()}
     size = 2 * max(num for one in signs.values() for num in one.shape[1:])
     spectra = {place: _spectra(one[: _SHIFTED_STEPS + _LAGS], size) for place, one in signs.items()}
@@ -35,21 +35,21 @@ def related(masks: dict[str, Tensor]) -> tuple[str, str] | None:
 
 
 def _same_place(a: Tensor, b: Tensor) -> bool:
-    """Whether some place of one follows some place of the other in (nearly) every step, or one total the other's.
+    """Whether some element of one mask equals some element of the other in (nearly) every step, or their totals agree.
 
-    Totals do where the same numbers are used in another order in each step.
+    Totals agree where the same numbers are used in a different order in each step.
     """
     places = [torch.cat([one.flatten(1), one.sum((1, 2))[:, None] / one[0].numel() ** 0.5], 1) for one in (a, b)]
     return bool((places[0].T @ places[1]).abs().max() > SIGMAS * len(a) ** 0.5)
 
 
 def _spectra(masks: Tensor, size: int) -> Tensor:
-    """The Fourier transforms of masks as they are, mirrored and transposed: (8, steps, size, size / 2 + 1)."""
+    """Fourier transforms of the masks unchanged, mirrored and transposed: (8, steps, size, size / 2 + 1)."""
     ways = [torch.stack([one.flip(sides) for sides in ((), (1,), (2,), (1, 2))]) for one in (masks, masks.mT)]
     return torch.cat([torch.fft.rfft2(one, s=(size, size)) for one in ways])
 
 
 def _sums(a: Tensor, b: Tensor, lags: Sequence[tuple[int, int]]) -> Tensor:
-    """Step by step the sum of products of one mask and the other at every shift, for each way to turn the other."""
+    """For each step, the sum of products of the two masks at every shift, for each orientation of the second."""
     products = [a[0, one : one + _SHIFTED_STEPS] * b[:, other : other + _SHIFTED_STEPS] for one, other in lags]
     return torch.fft.irfft2(torch.stack(products))

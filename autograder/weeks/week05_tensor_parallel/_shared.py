@@ -1,4 +1,4 @@
-"""Shared by week 5: what is masked, how numbers are drawn, and named tensors compared with one process."""
+"""Shared by week 5's checks: masked modules, random numbers, and comparing named tensors with one process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from autograder.checks.base import Case, Reply, Task, calls_of, size, touched_in
 from autograder.checks.groups import working
 
 OPERATORS_MASKED = ("shardlab.tensor_parallel", "shardlab.hybrid")
-_GIVEN = {"__init__", "operators", "messages"}  # f and g, once they have been written
+_GIVEN = {"__init__", "operators", "messages"}  # f and g, which students have written by then
 _MODULES = sorted(path.stem for path in Path(str(tensor_parallel.__file__)).parent.glob("*.py"))
 LAYERS_MASKED = (*(f"shardlab.tensor_parallel.{name}" for name in _MODULES if name not in _GIVEN), "shardlab.hybrid")
 COSTS_MASKED = ("shardlab.collectives", "shardlab.costs", "shardlab.hybrid")
 
-SLACK_BYTES = 16  # of a call: numbers that pad a tensor until the ranks divide it
+SLACK_BYTES = 16  # per rank: padding that makes a tensor divisible by the number of ranks
 
 
 def normal(rng: Random, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -31,9 +31,9 @@ def normal(rng: Random, *shape: int, dtype: torch.dtype = torch.float64) -> Tens
 
 
 def wrong_tensors(task: Task, reply: Reply, *, relative: float = 0.0) -> str | None:
-    """Compare what every rank returns, a tuple, with {name: tensor} in order; and its inputs, which stay as they were.
+    """Compare each rank's returned tuple with {name: tensor}, in order, and check that its inputs are unchanged.
 
-    A tensor that is the right one several times over is told how often.
+    The message names the factor if a tensor is a multiple of the right one.
     """
     if problem := trouble(reply):
         return problem
@@ -51,24 +51,24 @@ def wrong_tensors(task: Task, reply: Reply, *, relative: float = 0.0) -> str | N
 
 
 def _multiple(received: Any, wanted: Tensor, num_ranks: int) -> str:
-    """What to ask where a tensor is wrong by a factor."""
+    """A hint for a tensor that is wrong by a constant factor."""
     if not isinstance(received, Tensor) or received.shape != wanted.shape or not wanted.any():
         return ""
     a, b = received.double(), wanted.double()
     ratio = float((a * b).sum() / (b * b).sum())
     if not (abs(ratio - 1) > 1e-3 and abs(ratio) > 1e-3) or not (a - ratio * b).abs().max() <= 1e-4 * a.abs().max():
         return ""
-    why = "Which sum was made once too often?" if ratio > 1 else "Which rank's share is missing?"
-    return f" It is {ratio:.4g} times what one process has, with {num_ranks} ranks. {why}"
+    why = "Which sum is computed once too often?" if ratio > 1 else "Which rank's share is missing?"
+    return f" It is {ratio:.4g} times the result of one process, with {num_ranks} ranks. {why}"
 
 
 def all_reduce_bytes(num_ranks: int, *tensors: Tensor) -> float:
-    """What a rank sends in a ring all-reduce of each of these tensors."""
+    """Bytes that a rank sends in ring all-reduces of these tensors."""
     return sum(ring_all_reduce_bytes(num_ranks, one.nbytes) for one in tensors)
 
 
 def sent_too_much(task: Task, reply: Reply, most: float, why: str) -> str | None:
-    """Whether a rank's calls, read outside of it, send more than `most` bytes, counted as rings."""
+    """Report a rank whose calls, observed from outside, send more than `most` bytes, counted as rings."""
     for rank in working(task):
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine > most + SLACK_BYTES:
@@ -77,14 +77,14 @@ def sent_too_much(task: Task, reply: Reply, most: float, why: str) -> str | None
 
 
 def sent_too_little(task: Task, reply: Reply, least: float, why: str) -> str | None:
-    """Whether a rank sends less than `least` bytes: numbers that it does not have can only come as a message."""
+    """Report a rank that sends less than `least` bytes: the other ranks could not have its numbers without messages."""
     for rank in working(task):
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine < 0.98 * least:
-            return f"Rank {rank} sends {size(mine)} where {size(least)} must travel: {why}."
+            return f"Rank {rank} sends {size(mine)} where {size(least)} must be sent: {why}."
     return None
 
 
 def group_size(case: Case) -> int:
-    """How many ranks work together in a case."""
+    """The number of ranks in the group of a case."""
     return len(case.get("subgroup") or range(case["ranks"]))

@@ -1,4 +1,4 @@
-"""What tensor parallelism sends: a layer's all-reduces, and the loss with three numbers per token or all logits."""
+"""Bytes that tensor parallelism sends: for a layer, and for the loss with three numbers per token or all logits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from autograder.weeks.week05_tensor_parallel._shared import COSTS_MASKED
 
 SIZES = ("num_ranks", "batch", "sequence", "hidden", "vocabulary")
 NAMES = (
-    "what a rank sends in a layer's forward and backward",
-    "what it sends for the loss with three numbers per token",
-    "what it sends for the loss if all logits are gathered",
+    "the bytes of a layer's forward and backward",
+    "the bytes of the loss with three numbers per token",
+    "the bytes of the loss with all logits gathered",
 )
 LLAMA = {"num_ranks": 8, "batch": 1, "sequence": 8192, "hidden": 4096, "vocabulary": 128256}
 BF16, FP32, NUMBERS_PER_TOKEN = 2, 4, 3
@@ -56,8 +56,8 @@ CHECK = Check(
     program="without_ranks",
     masked=COSTS_MASKED,
     hints=(
-        "How many numbers has one activation, how many bytes has each, and how often is one all-reduced in a layer?",
-        "A ring all-reduce of S bytes sends 2(t-1)/t of S from each rank, a ring all-gather (t-1)/t of the whole.",
+        "How many numbers are in one activation, how many bytes is each, and how many all-reduces are in a layer?",
+        "In a ring all-reduce of S bytes each rank sends 2(t-1)/t of S; in a ring all-gather, (t-1)/t of the whole.",
         "[4 * ring * 2 * b * s * h, ring * 4 * 3 * b * s, ring / 2 * 2 * b * s * V], with ring = 2 * (t - 1) / t.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The loss of logits whose columns are split: three numbers per token travel; padding counts nowhere."""
+"""The loss for logits whose columns are split. Only three numbers per token are sent, and padding is ignored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autograder.weeks.week05_tensor_parallel._shared import (
 
 TOLERANCE = 1e-5
 NUMBERS_PER_TOKEN, FP32 = 3, 4
-PADDING = 50.0  # what lies in columns beyond the vocabulary: more than any logit
+PADDING = 50.0  # the value in columns beyond the vocabulary: more than any logit
 LARGE = 200.0  # exp(200) is infinite in float32
 
 
@@ -39,7 +39,7 @@ def _make(case: Case, rng: Random) -> Task:
     if case.get("large"):
         logits += LARGE * normal(rng, tokens, 1, dtype=torch.float32).sign()
     targets = torch.tensor([rng.randrange(vocabulary) for _ in range(tokens)])
-    targets[:2] = torch.tensor([0, vocabulary - 1])  # the first rank and the last one with a target are always there
+    targets[:2] = torch.tensor([0, vocabulary - 1])  # always on the first rank and on the last
     losses, gradient = one_process(logits, targets)
     padding = (0, columns * len(members) - vocabulary)
     parts = pad(logits, padding, value=PADDING + case.get("large", 0) * LARGE).split(columns, 1)
@@ -58,20 +58,20 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         if given > most + 16:
             per_token = given / FP32 / case["tokens"]
             return (
-                f"Right, but rank {rank} gives away {per_token:.3g} numbers per token where 3 are enough. What must "
-                "the others know of your logits?"
+                f"Right, but rank {rank} sends {per_token:.3g} numbers per token where 3 are enough. What do "
+                "the other ranks need to know about your logits?"
             )
-    return sent_too_little(task, reply, (num_ranks > 1) * most / 2, "three numbers per token are added up")
+    return sent_too_little(task, reply, (num_ranks > 1) * most / 2, "three numbers per token are reduced")
 
 
 def _numbers_given(reply: Reply, rank: int, num_ranks: int) -> float:
-    """Bytes of its own that a rank puts into its calls: of an all-gather its part, of others the whole tensor."""
+    """Bytes that a rank contributes to its calls: its own part of an all-gather, the whole tensor otherwise."""
     calls = calls_of(reply, rank)
     return sum(call.payload_bytes / (num_ranks if call.kind == "all_gather" else 1) for call in calls)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Even and odd vocabularies, a rank that has padding alone, large logits, a part of the world, one rank."""
+    """Even and odd vocabularies, a rank with only padding, large logits, a part of the world, one rank."""
     tokens = rng.randint(4, 9)
     return [
         {"ranks": 2, "tokens": tokens, "vocabulary": 2 * rng.randint(6, 12)},
@@ -99,10 +99,10 @@ CHECK = Check(
     timeout=15.0,
     hints=(
         "The loss of a token is log(sum of exp) minus its target's logit. Which parts of that does one rank have?",
-        "Three all-reduces of one number per token: the maximum, the sum of exp(logit - maximum), the target's logit, "
-        "which is 0 on every rank that does not have it. Columns from the vocabulary on are padding: they become -inf "
-        "before all this, and count for nothing in the maximum, the sum and the gradient.",
-        "The gradient needs no message: exp(logit - maximum) / sum, minus 1 at a target of this rank, over the number "
-        "of tokens. Take care: -inf times 0 is NaN.",
+        "Three all-reduces of one number per token: the maximum, the sum of exp(logit - maximum), and the target's "
+        "logit, which is 0 on every rank that does not have it. Columns beyond the vocabulary are padding: set them to "
+        "-inf first, so that they do not affect the maximum, the sum and the gradient.",
+        "The gradient needs no message: exp(logit - maximum) / sum, minus 1 at a target of this rank, divided by the "
+        "number of tokens. Careful: -inf times 0 is NaN.",
     ),
 )

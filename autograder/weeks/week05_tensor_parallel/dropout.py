@@ -1,8 +1,8 @@
-"""Dropout's random numbers: other masks where ranks hold parts, one mask where they hold the same.
+"""Dropout's random numbers: different masks for split tensors, the same mask for replicated ones.
 
-All numbers are positive, so that a zero shows what was dropped. Masks are read from the values returned: kept numbers
-must be right and scaled, outputs must follow from the hidden parts, and no two masks may come from the same numbers: a
-case of many steps shows whether they do so at other places.
+All inputs are positive, so a zero means that a number was dropped. Masks are read from the returned values: kept
+numbers must be right and scaled, outputs must follow from the hidden parts, and no two masks may come from the same
+random numbers. A case with many steps detects numbers that are reused at other positions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := _wrong_share(case, masks) or _same_numbers(masks) or _related(case, task, masks):
         return problem
     due = case["steps"] * ring_all_reduce_bytes(len(ranks), 4 * case["rows"] * case["hidden"])
-    why = "one all-reduce per step; a mask need not travel"
+    why = "one all-reduce per step; no mask needs to be sent"
     return sent_too_much(task, reply, due, why) or sent_too_little(task, reply, due, why)
 
 
@@ -73,12 +73,12 @@ def _wrong_shape(case: Case, task: Task, reply: Reply, rank: int) -> str | None:
     for pair in steps:
         fits = isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(one, Tensor) for one in pair)
         if not fits or [one.shape for one in pair] != shapes or any(one.dtype != torch.float32 for one in pair):
-            return f"On rank {rank} a step must be a pair of float32 tensors, hidden and output: {shapes}."
+            return f"On rank {rank}, a step must be a pair of float32 tensors, hidden and output: {shapes}."
     return None
 
 
 def _wrong_step(case: Case, task: Task, reply: Reply, step: int, masks: Masks) -> str | None:
-    """The values of one step, and its masks, noted in `masks` by where they were drawn."""
+    """Check the values of one step, and record its masks in `masks` by where they were drawn."""
     ranks, keep = working(task), 1 - case["p"]
     total = torch.zeros(case["rows"], case["hidden"], dtype=torch.float64)
     for rank in ranks:
@@ -92,36 +92,36 @@ def _wrong_step(case: Case, task: Task, reply: Reply, step: int, masks: Masks) -
         output = _steps(reply, rank)[step][1]
         if not torch.equal(output != 0, first != 0):
             return (
-                f"Step {step}: ranks {ranks[0]} and {rank} drop different numbers of the output, which is the same on "
-                "both: their activations are no longer copies. Which stream does that mask come from?"
+                f"Step {step}: ranks {ranks[0]} and {rank} drop different numbers of the output, which is replicated: "
+                "their activations are no longer copies. Which stream does that mask come from?"
             )
         if not _is_dropout(output, total / keep):
             return (
-                f"Step {step}: the output on rank {rank} must be the sum over ranks of hidden @ down, and then each "
-                "number dropped or divided by 1 - p."
+                f"Step {step}: the output on rank {rank} must be the sum over ranks of hidden @ down, with each "
+                "number then dropped or divided by 1 - p."
             )
     masks[f"the output in step {step}"] = first != 0
     return None
 
 
 def _is_dropout(received: Tensor, scaled: Tensor) -> bool:
-    """Whether each number is 0 or the expected one."""
+    """Whether each number is 0 or the expected value."""
     wanted = scaled.float()
     return bool(((received == 0) | ((received - wanted).abs() <= RELATIVE * wanted.abs())).all())
 
 
 def _wrong_share(case: Case, masks: Masks) -> str | None:
-    """Whether some mask drops more or less than chance explains."""
+    """Report a mask that drops more or fewer numbers than chance explains."""
     for place, mask in masks.items():
         num, p = mask.numel(), case["p"]
         dropped = num - int(mask.sum())
         if abs(dropped - num * p) > SIGMAS * (num * p * (1 - p)) ** 0.5:
-            return f"Of {place}, {dropped} of {num} numbers are dropped where p = {p:g}."
+            return f"In {place}, {dropped} of {num} numbers are dropped, although p = {p:g}."
     return None
 
 
 def _same_numbers(masks: Masks) -> str | None:
-    """Whether two masks begin alike: they were drawn from the same random numbers."""
+    """Report two masks that begin with the same values: they were drawn from the same random numbers."""
     for length in {mask.numel() for mask in masks.values()}:
         seen: dict[bytes, str] = {}
         for place, mask in masks.items():
@@ -134,7 +134,7 @@ def _same_numbers(masks: Masks) -> str | None:
 
 
 def _related(case: Case, task: Task, masks: Masks) -> str | None:
-    """Whether masks of many steps use the same numbers at other places."""
+    """Report masks of many steps that reuse the same random numbers at other positions."""
     if case["steps"] < FEWEST_STEPS:
         return None
     places = [*(f"hidden on rank {rank}" for rank in working(task)), "the output"]
@@ -145,13 +145,13 @@ def _related(case: Case, task: Task, masks: Masks) -> str | None:
 
 def _the_same(first: str, second: str) -> str:
     return (
-        f"The masks of {first} and of {second} are the same, perhaps moved: both were drawn from the same random "
-        "numbers. Which stream was in force at each of the two?"
+        f"The masks of {first} and of {second} are the same, perhaps shifted: both were drawn from the same random "
+        "numbers. Which stream was active in each place?"
     )
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Equal and uneven parts, so that streams drift apart; a part of the world; one rank."""
+    """Equal parts, and uneven ones, so that streams drift apart; a part of the world; one rank."""
 
     def case(ranks: int, inner: list[int], **more: object) -> Case:
         sizes = {"rows": rng.randint(14, 18), "hidden": rng.randint(10, 14), "inner": inner}
@@ -181,6 +181,6 @@ CHECK = Check(
     hints=(
         "Draw the masks of two ranks, as the page does. Which of the two regions is wrong?",
         "What is the value of `a and b`, and which of the two does `with a and b:` enter?",
-        "One `with`, two contexts: `with a, b:`.",
+        "Use one `with` and two contexts: `with a, b:`.",
     ),
 )

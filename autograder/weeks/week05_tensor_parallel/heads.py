@@ -1,4 +1,4 @@
-"""Attention by heads with few heads of keys and values: kept whole on every rank, their gradient whole as well."""
+"""Attention split by heads with few key and value heads, which are replicated on every rank with their gradients."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _parts(tensors: list[Tensor], own: int, place: int) -> list[Tensor]:
-    """Of queries a rank's columns, of out its rows; x, keys and values whole."""
+    """A rank's columns of queries and rows of out, and all of x, keys and values."""
     x, queries, keys, values, out = tensors
     cut = queries.split(own, 1)[place], keys, values, out.split(own, 0)[place]
     return [one.clone() for one in (x, *cut)]
 
 
 def budget(case: Case) -> tuple[float, float]:
-    """Bytes that a rank sends for the activations, and for the gradients of keys and values."""
+    """Bytes that a rank sends for activations, and for the gradients of keys and values."""
     num_ranks, activation = group_size(case), FP64 * case["sequence"] * case["hidden"]
     shared = FP64 * case["hidden"] * case["kv_heads"] * case["width"]
     return 2 * ring_all_reduce_bytes(num_ranks, activation), 2 * ring_all_reduce_bytes(num_ranks, shared)
@@ -71,12 +71,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := wrong_tensors(task, reply, relative=TOLERANCE):
         return problem
     activations, weights = budget(case)
-    why = "two all-reduces of an activation, and one each of the gradients of keys and values"
+    why = "two all-reduces of an activation, and one each for the gradients of keys and values"
     return sent_too_much(task, reply, activations + weights, why) or sent_too_little(task, reply, activations, why)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Fewer heads of keys than ranks; more, not divided by them; one for all; a part of the world; one rank."""
+    """Fewer key heads than ranks; more, but not divisible by them; one for all; a part of the world; one rank."""
 
     def case(ranks: int, heads: int, kv_heads: int, **more: object) -> Case:
         hidden = rng.randint(5, 9)
@@ -109,10 +109,10 @@ CHECK = Check(
     masked=LAYERS_MASKED,
     timeout=15.0,
     hints=(
-        "Write down which head of keys each of your query heads uses, for 6 query heads, 3 of keys and 2 ranks.",
-        "Query head n of all heads uses head n // (heads / kv_heads). Your first one is n = rank * own heads. The "
-        "matrices of keys and values are whole on every rank, as x is, but each rank's heads see a part of their "
-        "gradient: what is it that makes x's gradient whole?",
-        "f on x, f on keys, f on values; choose heads by an index, [:, needed]; attention; rows of out; g.",
+        "Write down which key head each of your query heads uses, for 6 query heads, 3 key heads and 2 ranks.",
+        "Query head n of all heads uses key head n // (heads / kv_heads). Your first one is n = rank * own heads. The "
+        "key and value matrices are replicated like x, but each rank's heads see only a part of their gradient. Which "
+        "operator completes x's gradient?",
+        "f on x, f on keys, f on values; select heads by an index, [:, needed]; attention; rows of out; g.",
     ),
 )

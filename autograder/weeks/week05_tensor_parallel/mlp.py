@@ -1,4 +1,4 @@
-"""Columns, then rows: one all-reduce forward, one backward, the second bias once; every gradient is one process's."""
+"""Columns, then rows: one all-reduce forward, one backward, the second bias added once; gradients match one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autograder.weeks.week05_tensor_parallel._shared import (
 )
 
 NAMES = ("x", "up", "up_bias", "down", "down_bias")
-MOST = 3  # of a number: products stay whole numbers that float32 holds exactly
+MOST = 3  # largest input: products stay whole numbers that float32 represents exactly
 
 
 def one_process(tensors: list[Tensor], gradient: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -51,7 +51,7 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _parts(tensors: list[Tensor], inner: list[int], place: int) -> list[Tensor]:
-    """A rank's part of x, up, up_bias, down and down_bias, or of their gradients."""
+    """A rank's parts of x, up, up_bias, down and down_bias, or of their gradients."""
     x, up, up_bias, down, down_bias = tensors
     cut = [up.split(inner, 1)[place], up_bias.split(inner)[place], down.split(inner, 0)[place]]
     return [one.clone() for one in (x, *cut, down_bias)]
@@ -61,12 +61,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := wrong_tensors(task, reply):
         return problem + _biases(task, reply)
     due = all_reduce_bytes(group_size(case), task.facts["x"], task.facts["x"])
-    why = "one all-reduce of the output forward, one of the gradient of x backward"
+    why = "one all-reduce of the output forward, and one of the gradient of x backward"
     return sent_too_much(task, reply, due, why) or sent_too_little(task, reply, due, why)
 
 
 def _biases(task: Task, reply: Reply) -> str:
-    """What to say of an output that is off by a number of biases."""
+    """A hint for an output that is off by a multiple of the bias."""
     for reported in reply.ranks:
         received = reported.get("value", {}).get("plain")
         output = received[0] if isinstance(received, list | tuple) and received else None
@@ -106,7 +106,7 @@ CHECK = Check(
     timeout=15.0,
     hints=(
         "Walk through the figure: R, f, S, S, P, g, R. Where does each of the two biases belong?",
-        "f on x before the columns, g on what the rows give. up_bias is split like up; down_bias is whole.",
+        "f on x before the columns, g on the result of the rows. up_bias is split like up; down_bias is replicated.",
         "inner = torch.relu(copy_to_tp(x, group=group) @ up + up_bias); return reduce_from_tp(inner @ down, ...) + ...",
     ),
 )

@@ -1,7 +1,7 @@
-"""f and g as autograd Functions: each is the other's adjoint, of tensors in any memory order, changing none.
+"""f and g as autograd Functions: each is the other's adjoint, for any memory layout and without changing its inputs.
 
-The page's `both_ways` lets an operator meet a transposed tensor, forward and backward, on some of the ranks; numbers
-are whole, so that sums are exact. An operator that works in place spoils the x that is added to its result.
+The page's `both_ways` gives an operator transposed tensors, forward and backward, on some of the ranks. Inputs are
+whole numbers, so sums are exact. An operator that works in place corrupts the x that is added to its result.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ F, G = "f", "g"
 
 
 def adjoints(x: list[Tensor], y: list[Tensor], operator: str) -> list[tuple[Tensor, Tensor]]:
-    """For each rank x + operator(x), and the gradient of x where that of the result is y."""
+    """For each rank, x + operator(x), and the gradient of x if the gradient of the result is y."""
     if operator == F:
         return [(x_own + x_own, y_own + sum(y)) for x_own, y_own in zip(x, y, strict=True)]
     return [(x_own + sum(x), y_own + y_own) for x_own, y_own in zip(x, y, strict=True)]
 
 
 def _make(case: Case, rng: Random) -> Task:
-    """f has the same x on every rank, and g the same gradient."""
+    """For f every rank has the same x, for g the same gradient."""
     members, shape = members_of(case), (case["rows"], case["columns"])
 
     def drawn() -> Tensor:
@@ -59,8 +59,8 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := wrong_tensors(task, reply):
         if case.get("transposed") and "numbers of" in problem:
             problem += (
-                " Here every second rank has a transposed tensor: an all-reduce adds what lies in memory, place by "
-                "place. In which order does yours lie, and which tensor did the sum go to?"
+                " Here every second rank has a transposed tensor: an all-reduce adds memory element by element. "
+                "In which order is yours stored, and which tensor received the sum?"
             )
         return problem
     due = all_reduce_bytes(group_size(case), task.facts["x"])
@@ -100,8 +100,8 @@ CHECK = Check(
     parts={F: 1 / 2, G: 1 / 2},
     timeout=15.0,
     hints=(
-        "f copies x to all ranks, so its gradients add up; g adds up, so its gradient is copied to all ranks.",
-        "Four methods, two of which send nothing. An all-reduce works on a copy of your own, in memory's order.",
+        "f copies x to all ranks, so its gradients are summed; g sums, so its gradient is copied to all ranks.",
+        "Four methods, two of which send nothing. All-reduce your own contiguous copy.",
         "def summed(x, group): total = x.clone(memory_format=torch.contiguous_format); dist.all_reduce(total, ...); "
         "return total. f: forward x.view_as(x), backward summed(gradient, ctx.group), None. g: the other way round.",
     ),

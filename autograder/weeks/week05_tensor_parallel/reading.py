@@ -1,4 +1,4 @@
-"""Three answers from Megatron-Core's tensor_parallel; the week's test asks the code itself."""
+"""Three answers from Megatron-Core's tensor_parallel; the week's test checks them against the code itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECK = reading_check(
     },
     hints=(
         "Open the named files; each question is answered by a few lines of code.",
-        "A class with an underscore in front; a number; a list of three names.",
-        "The input's gradient leaves first, so that it travels while the weight's is computed.",
+        "A class whose name begins with an underscore; a number; a list of three names.",
+        "The input's gradient is sent first, so that the message overlaps with computing the weight's gradient.",
     ),
 )

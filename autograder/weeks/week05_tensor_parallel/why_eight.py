@@ -1,4 +1,4 @@
-"""Seconds of computing and of messages in a layer, inside a node and across nodes."""
+"""Seconds of computation and communication in a layer, inside a node and across nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BF16, ALL_REDUCES, PASSES = 2, 4, 3
 
 
 def expected(case: Case) -> tuple[float, float]:
-    """(seconds of computing, seconds of messages) of one layer, forward and backward, for one sequence."""
+    """(seconds of computation, seconds of communication) of one layer, forward and backward, for one sequence."""
     model = gpt("a model", 1, case["hidden"], 1, sequence=case["sequence"])
     per_token = PASSES * (layer_matmul_flops(model) + attention_core_flops(model))
     links = Links(case["inside"], case["between"], case["per_node"])
@@ -29,10 +29,10 @@ def expected(case: Case) -> tuple[float, float]:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """One rank, a full node, two nodes, a node of 72, many small nodes; cards together slower or faster than NVLink."""
+    """One rank, a full node, two nodes, a node of 72, many small nodes; all cards slower or faster than NVLink."""
 
     def case(num_ranks: int, per_node: int, cards: float) -> Case:
-        """cards: the cards of a node together, as a share of NVLink."""
+        """cards: bandwidth of all cards of a node, as a share of NVLink."""
         inside = rng.randint(100, 900) * 1e9
         links = {"inside": inside, "between": round(cards * inside / per_node, -6)}
         sizes = {"sequence": rng.randint(512, 8192), "hidden": 128 * rng.randint(8, 128)}
@@ -56,14 +56,14 @@ CHECK = Check(
     ),
     draw=_draw,
     make=formula_task("layer_seconds", SIZES, expected),
-    judge=judge_numbers(("the number of seconds of computing", "the number of seconds of messages")),
+    judge=judge_numbers(("the seconds of computation", "the seconds of communication")),
     program="without_ranks",
     masked=COSTS_MASKED,
     hints=(
-        "Which of the two gets smaller with more ranks, and which does not? Do your seconds count the backward, too?",
+        "Which of the two gets smaller with more ranks, and which does not? Do your seconds include the backward?",
         "A layer's forward takes 24h² + 4sh operations per token, its backward twice as many; ranks share them. Four "
         "all-reduces of an activation of 2sh bytes go over NVLink, or through all network cards of a node together.",
         "3 * (24 * h**2 + 4 * s * h) * s / t / flops, and 4 * 2 * (t - 1) / t * 2 * s * h / link, with link = inside "
-        "if all ranks are on one node, else the smaller of inside and per_node * between.",
+        "if all ranks are on one node, otherwise the smaller of inside and per_node * between.",
     ),
 )

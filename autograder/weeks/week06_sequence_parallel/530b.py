@@ -1,4 +1,4 @@
-"""Five numbers on a layer of the 530B model: what it keeps, what selective recomputation saves and what it costs."""
+"""Five numbers for a layer of the 530B model: bytes kept, and the savings and cost of selective recomputation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograder.checks.formulas import formula_task, judge_numbers
 
 MODEL, TENSOR = ZOO["mt-nlg-530b"], 8
 NAMES = (
-    "the bytes of a layer with tensor parallelism alone",
+    "the bytes of a layer with only tensor parallelism",
     "the bytes with sequence parallelism and selective recomputation",
     "the share of a layer's bytes that selective recomputation saves, with sequence parallelism",
     "the share of FLOPs that selective recomputation adds to a layer's forward and backward",
@@ -42,8 +42,8 @@ CHECK = Check(
     program="without_ranks",
     masked=("shardlab.costs",),
     hints=(
-        "s = 2048, b = 1, h = 20480, a = 128, t = 8: your activation_bytes has the first three numbers.",
+        "s = 2048, b = 1, h = 20480, a = 128, t = 8: your activation_bytes gives the first three numbers.",
         "Forward FLOPs of a layer: 24bsh² in the matrices and 4bs²h between them. A backward costs two forwards.",
-        "The core again is 4bs²h of 3 · (24bsh² + 4bs²h). Full runs the whole forward again: one unit on top of three.",
+        "The core again adds 4bs²h to 3 · (24bsh² + 4bs²h). Full repeats the whole forward: one unit on top of three.",
     ),
 )

@@ -1,1 +1,1 @@
-"""Week 6, one file per exercise: a sequence split over ranks, its two operators, and activations computed again."""
+"""Week 6: a sequence split over ranks, its two operators, and recomputed activations; one file per exercise."""

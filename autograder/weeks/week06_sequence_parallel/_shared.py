@@ -1,4 +1,4 @@
-"""Shared by the checks of this week: what a layer keeps with each way of recomputing, and gradients that are too long.
+"""Shared by this week's checks: bytes kept with each kind of recomputation, and gradients that are too large.
 
 Symbols (arXiv 2205.05198): s sequence, b microbatch, h hidden, a heads, t tensor-parallel size.
 """
@@ -19,7 +19,7 @@ WAYS = ("none", "selective", "full")
 
 
 def kept_bytes(case: Case) -> dict[str, float]:
-    """Bytes that a layer keeps until its backward; a split sequence splits the input that full recomputing keeps."""
+    """Bytes that a layer keeps until its backward. Splitting the sequence also splits the input kept by "full"."""
     sizes = [case[name] for name in ("s", "b", "h", "a", "t")]
     split = case["sequence_parallel"]
     kept = {way: gpt_layer_activation_bytes(*sizes, sequence_parallel=split, recompute=way) for way in WAYS}
@@ -27,15 +27,15 @@ def kept_bytes(case: Case) -> dict[str, float]:
 
 
 def extra_flops(case: Case) -> dict[str, float]:
-    """FLOPs of a rank that a layer's backward does again: the attention core's 4bs^2h, or all of the forward."""
+    """FLOPs per rank that a layer's backward recomputes: the attention core's 4bs^2h, or the whole forward."""
     core = 4 * case["b"] * case["s"] ** 2 * case["h"] / case["t"]
     return {"none": 0.0, "selective": core, "full": 24 * case["b"] * case["s"] * case["h"] ** 2 / case["t"] + core}
 
 
 def peak_bytes(case: Case, plan: Sequence[str]) -> float:
-    """The most that a plan holds: in the backward of layer i all that this layer computes, and what those before keep.
+    """The most bytes that a plan holds: in the backward of layer i, all that it computes, and what earlier layers keep.
 
-    Layers behind it have gone through their backward and have freed theirs.
+    Later layers have finished their backward and freed their activations.
     """
     kept = kept_bytes(case)
     before, most = 0.0, 0.0
@@ -46,7 +46,7 @@ def peak_bytes(case: Case, plan: Sequence[str]) -> float:
 
 
 def times_as_long(received: Any, expected: Tensor) -> float | None:
-    """How many times `expected` a tensor is, or None where it points elsewhere."""
+    """The factor by which a tensor exceeds `expected`, or None if it is not a multiple."""
     if not isinstance(received, Tensor) or received.shape != expected.shape or not expected.any():
         return None
     mine, right = received.double(), expected.double()

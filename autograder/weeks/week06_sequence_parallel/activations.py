@@ -1,4 +1,4 @@
-"""Bytes of activations of one layer: the six rows of table 2 of arXiv 2205.05198."""
+"""Bytes of one layer's activations: the six rows of table 2 of arXiv 2205.05198."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SMALL = {"s": 512, "b": 4, "h": 768, "a": 12, "t": 2}
 
 
 def expected(case: Case) -> list[float]:
-    """Bytes of each row, in the order of ROWS."""
+    """Bytes for each row, in the order of ROWS."""
     sizes = {name: case[name] for name in SIZES}
     return [gpt_layer_activation_bytes(**(sizes | row)) for row in ROWS.values()]
 
 
 def _draw(rng: Random) -> list[Case]:
-    """One rank, two and many; several sequences in a microbatch; scores that are most of it, and hardly any."""
+    """One rank, two, and many; several sequences in a microbatch; scores that dominate, and scores that do not."""
 
     def case(t: int, b: int, s: int, heads_per_rank: int, width: int) -> Case:
         heads = t * heads_per_rank
@@ -50,13 +50,13 @@ CHECK = Check(
     public=(GPT3, SMALL),
     draw=_draw,
     make=formula_task("activation_bytes", SIZES, expected),
-    judge=judge_numbers([f"what a rank keeps {row}" for row in ROWS], unit="bytes"),
+    judge=judge_numbers([f"the memory kept on a rank {row}" for row in ROWS], unit="bytes"),
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs"),
     hints=(
-        "Three kinds of bytes: what tensor parallelism leaves whole (10), what it cuts (24), and the scores (5as/h).",
-        "Tensor parallelism divides 24 and the scores by t; sequence parallelism the 10 as well. Selective "
-        "recomputation drops the scores. Full keeps the layer's input: 2 bytes per number.",
+        "Three kinds of bytes: tensor parallelism replicates 10 and splits 24; the scores are 5as/h.",
+        "Tensor parallelism divides 24 and the scores by t, sequence parallelism also the 10. Selective "
+        "recomputation drops the scores. Full recomputation keeps the layer's input: 2 bytes per number.",
         "unit = s * b * h; scores = 5 * a * s / h; then unit * (34 + scores), unit * (10 + 24 / t + scores / t), …",
     ),
 )

@@ -1,7 +1,7 @@
-"""Norm and MLP on a part of the sequence: one process's numbers, tensor parallelism's bytes, split activations.
+"""Norm and MLP on a part of the sequence: the values of one process, tensor parallelism's bytes, split activations.
 
-Values are float64 and compared within 1e-9 of the largest. Whether the norm works on a part or on everything shows in
-the kernel's mark of memory alone: on a long chain of layers each keeps what its norm was given.
+Values are float64 and compared within 1e-9 of the largest. Only the kernel's peak-memory mark shows whether the norm
+works on a part or on everything: in a long chain of layers each one keeps the input of its norm.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ VALUES, MEMORY = "values", "memory"
 TOLERANCE = {VALUES: 1e-9, MEMORY: 1e-3}
 WEIGHTS = ("gain", "shift", "columns", "rows")
 LONG = {"ranks": 4, "length": 512, "batch": 1, "width": 256, "inner": 8, "layers": 16, "part": MEMORY}
-WHOLES = 2.05  # activations per layer of a chain at its peak; measured: split 1.8 to 2.05, of norms on everything 2.6
+WHOLES = 2.05  # activations per layer at the peak of a chain; measured: 1.8 to 2.05 if split, 2.6 with full norms
 
 
 def one_process(layers: list[list[Tensor]], x: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, list[list[Tensor]]]:
-    """Output, gradient of x and of every weight; x is (sequence, batch, hidden)."""
+    """The output, and the gradients of x and of every weight. x is (sequence, batch, hidden)."""
     leaf, leaves = x.clone().requires_grad_(), [[one.clone().requires_grad_() for one in layer] for layer in layers]
     y = leaf
     for gain, shift, columns, rows in leaves:
@@ -90,7 +90,7 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _own(layer: list[Tensor], size: int, place: int) -> list[Tensor]:
-    """A rank's weights of a layer, or their gradients: the norm's whole, columns of the first, rows of the second."""
+    """A rank's weights of a layer, or their gradients: all of the norm's, columns of the first, rows of the second."""
     gain, shift, columns, rows = layer
     return [gain, shift, columns.chunk(size, 1)[place].clone(), rows.chunk(size, 0)[place].clone()]
 
@@ -111,7 +111,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 def _wrong_values(case: Case, task: Task, reply: Reply, rank: int) -> str | None:
     (output, of_x, of_layers), received = task.expected[rank], _returned(reply, rank)
     if received is None or len(received) != 3 or not isinstance(received[2], list | tuple):
-        return f"Rank {rank} must return three things: the output, the gradient of x, and those of every layer."
+        return f"Rank {rank} must return three things: the output, the gradient of x, and the gradients of every layer."
     relative = TOLERANCE[case["part"]]
     for what, one, right in (("the output", received[0], output), ("the gradient of x", received[1], of_x)):
         if problem := wrong_value(rank, one, right, f"{what} of its positions", relative=relative):
@@ -127,15 +127,15 @@ def _wrong_values(case: Case, task: Task, reply: Reply, rank: int) -> str | None
 
 
 def _why(task: Task, reply: Reply, place: tuple[int, int], right: Tensor, mine: Any) -> str:
-    """What the gradient is instead: a part of the sum, or a multiple."""
+    """A hint on what the wrong gradient is: a part of the sum, or a multiple."""
     ratio = times_as_long(mine, right)
     if ratio and abs(ratio - 1) > 0.01:
-        return f" All are {ratio:.4g} times what they should be: do positions add up, or are they averaged?"
+        return f" All are {ratio:.4g} times what they should be. Should positions be summed or averaged?"
     parts = [_returned(reply, rank) for rank in working(task)]
     found = [one[2][place[0]][place[1]] for one in parts if one]
     alike = place[1] < 2 and len(found) == len(parts) and all(one.shape == right.shape for one in found)
     if alike and times_as_long(torch.stack(found).sum(0), right):
-        return " It is that of this rank's own positions. Who has the others'?"
+        return " It covers only this rank's own positions. Which ranks have the others?"
     return ""
 
 
@@ -146,7 +146,7 @@ def _returned(reply: Reply, rank: int) -> Any:
 
 
 def _due(case: Case, task: Task) -> float:
-    """What a rank sends: forward and backward a gather and a scatter per layer, and the norms' gradients once."""
+    """Bytes that a rank sends: a gather and a scatter per layer and direction, and the norms' gradients once."""
     ranks, activation = len(working(task)), task.facts["activation"]
     both = ring_all_gather_bytes(ranks, activation) + ring_reduce_scatter_bytes(ranks, activation)
     return case["layers"] * (2 * both + ring_all_reduce_bytes(ranks, task.facts["norms"]))
@@ -158,24 +158,24 @@ def _wrong_bill(case: Case, task: Task, reply: Reply, rank: int) -> str | None:
     if mine > expected + 64:
         return f"Right, but rank {rank} sends {size(mine)} where {size(expected)} are enough: {why}."
     if mine < 0.9 * expected:
-        return f"Rank {rank} sends {size(mine)} where {size(expected)} must travel: {why}."
+        return f"Rank {rank} sends {size(mine)} where {size(expected)} must be sent: {why}."
     return None
 
 
 def _wrong_count(case: Case, task: Task, reply: Reply) -> str | None:
-    """Where so much travels that packets are not read: the kernel's count for all ranks."""
+    """Check the kernel's byte count for all ranks where there are too many packets to read."""
     total = int(_due(case, task) * len(working(task)))
     return carried_too_little(reply, int(0.9 * total)) or carried_too_much(reply, total)
 
 
 def _held(case: Case, task: Task, reply: Reply) -> str | None:
     most = WHOLES * case["layers"] * task.facts["activation"]
-    why = "where norms see this rank's positions alone: look at what the first line of your layer works on"
+    why = "if norms see only this rank's positions: look at what the first line of your layer works on"
     return any_peak_too_high(reply, most, why)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Two, three and four ranks, one alone, a part of the world; one layer and several."""
+    """One, two, three and four ranks, a part of the world; one layer and several."""
 
     def case(ranks: int, layers: int, **more: object) -> Case:
         sizes = {"length": rng.randint(1, 3), "batch": rng.randint(1, 3), "width": rng.randint(4, 7)}
@@ -211,10 +211,10 @@ CHECK = Check(
     trains=True,
     timeout=60.0,
     hints=(
-        "A norm looks at one position at a time: it needs no other rank. A matrix that is cut needs all positions. If "
-        "the check of your two operators fails, mend them first: this one uses them.",
-        "norm on the part, gather, columns, gelu, rows, scatter: the residual is added on the part. Afterwards each "
-        "norm weight has a gradient of this rank's positions: ____ them over the group.",
+        "A norm works on one position at a time: it needs no other rank. A split matrix needs all positions. If the "
+        "check of your two operators fails, fix them first, because this check uses them.",
+        "norm on the part, gather, columns, gelu, rows, scatter; the residual is added to the part. Afterwards each "
+        "norm weight has the gradient of this rank's positions: ____ them over the group.",
         "n = layer_norm(x, gain.shape, gain, shift); inner = gelu(gather_sequence(n, group=group) @ columns); x + "
         "scatter_sequence(inner @ rows, group=group). After the backward: for gain, shift, *_ in layers: …",
     ),

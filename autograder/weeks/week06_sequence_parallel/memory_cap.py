@@ -1,7 +1,7 @@
-"""Which layers to recompute, and how, under a cap of bytes: the least FLOPs again; an answer is played.
+"""Which layers to recompute, and how, under a memory cap with the fewest extra FLOPs. The check simulates the plan.
 
-Memory is that of the backward: when layer i is in it, all that layer i computes is there, and what the layers before it
-keep. What comes out is judged, not how: any plan under the cap with the least FLOPs is right.
+Memory is that of the backward: in the backward of layer i, all that layer i computes is in memory, and what the layers
+before it keep. Any plan under the cap with the fewest FLOPs is correct.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from autograder.weeks.week06_sequence_parallel._shared import WAYS, extra_flops,
 SIZES = ("num_layers", "s", "b", "h", "a", "t", "sequence_parallel", "cap_bytes")
 SLACK = 1e-9
 GPT3 = {"num_layers": 12, "s": 2048, "b": 1, "h": 12288, "a": 96, "t": 8}
-LONGER = {"num_layers": 4, "s": 8192, "b": 1, "h": 1024, "a": 8, "t": 1}  # s > 6h: one full for two selective
+LONGER = {"num_layers": 4, "s": 8192, "b": 1, "h": 1024, "a": 8, "t": 1}  # s > 6h: 1 full < 2 selective
 
 
 def least_flops(case: Case) -> float | None:
-    """Of every number of fully and of selectively recomputed layers, the cheapest that fits; None where none does.
+    """The cheapest combination of fully and selectively recomputed layers that fits, or None if none does.
 
-    Layers are alike, so that numbers are enough; the last layer's backward needs all of it, however it is kept.
+    Layers are equal, so counts are enough. The last layer's backward needs all its activations in any case.
     """
     others, kept, again = case["num_layers"] - 1, kept_bytes(case), extra_flops(case)
     fitting = [
@@ -37,7 +37,7 @@ def least_flops(case: Case) -> float | None:
 
 
 def cap_for(sizes: Case, full: int, selective: int, spare: float = 0.0) -> Case:
-    """A case whose cap is what so many recomputed layers need, and a share of a layer's scores more or less."""
+    """A case whose cap is what these recomputed layers need, plus or minus a share of one layer's scores."""
     kept, others = kept_bytes(sizes), sizes["num_layers"] - 1
     need = full * kept["full"] + selective * kept["selective"] + (others + 1 - full - selective) * kept["none"]
     return sizes | {"cap_bytes": int(need + spare * (kept["none"] - kept["selective"]))}
@@ -55,16 +55,16 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     where = f"For {case['num_layers']} layers, s={case['s']}, h={case['h']}, a={case['a']}, b={case['b']}, "
     where += f"t={case['t']}, {'with' if case['sequence_parallel'] else 'without'} sequence parallelism"
     if least is None:
-        return None if plan is None else f"{where}: nothing fits into {size(case['cap_bytes'])}; return None."
+        return None if plan is None else f"{where}: no plan fits into {size(case['cap_bytes'])}; return None."
     if not isinstance(plan, list | tuple) or len(plan) != case["num_layers"] or any(one not in WAYS for one in plan):
         return f"{where}: return {case['num_layers']} strings, each one of {', '.join(WAYS)}; a plan fits."
     if (peak := peak_bytes(case, plan)) > case["cap_bytes"] * (1 + SLACK):
         cap = f"at the peak it needs {size(peak)}, and the cap is {size(case['cap_bytes'])}"
-        return f"{where}: the plan ({_counted(plan)}) does not fit: {cap}. In which layer's backward is most held?"
+        return f"{where}: the plan ({_counted(plan)}) does not fit: {cap}. In which layer's backward is the most held?"
     flops = sum(extra_flops(case)[one] for one in plan)
     if flops > least * (1 + SLACK):
         times = f"recomputes {flops:.4g} FLOPs" + (f" where {least:.4g} are enough" if least else "; none are needed")
-        return f"{where}: the plan ({_counted(plan)}) fits, but {times}. Which layer is recomputed for nothing?"
+        return f"{where}: the plan ({_counted(plan)}) fits, but {times}. Which layer is recomputed needlessly?"
     return None
 
 
@@ -73,7 +73,7 @@ def _counted(plan: Sequence[str]) -> str:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Every mixture, with and without sequence parallelism; caps that are met almost exactly, one layer, no plan."""
+    """Every mixture, with and without sequence parallelism; caps that are met almost exactly; one layer; no plan."""
 
     def sizes(layers: int, t: int, split: bool, *, long: bool = False) -> Case:
         heads, width = t * rng.randint(2, 6), rng.choice([64, 128])
@@ -88,9 +88,9 @@ def _draw(rng: Random) -> list[Case]:
     lone = sizes(1, 4, True)
     return [
         cap_for(sizes(24, 1, False), 0, 0, 0.5),  # everything fits
-        cap_for(sizes(24, 2, True), 0, some, 1e-6),  # just so
-        cap_for(sizes(24, 4, False), 0, some, -1e-6),  # not quite: one more
-        cap_for(tall, some, tall["num_layers"] - 1 - some, 0.5),  # all recomputed, and a little room
+        cap_for(sizes(24, 2, True), 0, some, 1e-6),  # fits exactly
+        cap_for(sizes(24, 4, False), 0, some, -1e-6),  # just misses: one more layer
+        cap_for(tall, some, tall["num_layers"] - 1 - some, 0.5),  # all recomputed, with a little room
         cap_for(sizes(24, 8, False), some, 10 - some // 2, 0.3),
         cap_for(sizes(16, 2, True, long=True), 0, 8, -0.05),  # long: one full layer costs less than two selective
         cap_for(sizes(16, 2, True, long=True), 0, 1, -0.05),
@@ -119,10 +119,10 @@ CHECK = Check(
     program="without_ranks",
     masked=("shardlab.costs",),
     hints=(
-        "Play a plan backwards: in the backward of layer i all of layer i is there, and what layers before it keep. "
-        "When is most there?",
-        "The last layer's backward comes first and needs all of it, recomputed or not: never recompute it. Layers are "
-        "alike, so only two numbers are free: how many full, how many selective.",
+        "Walk through a plan backwards: in the backward of layer i all of layer i is in memory, and what earlier "
+        "layers keep. When is that the most?",
+        "The last layer's backward comes first and needs all its activations, recomputed or not: never recompute it. "
+        "Layers are equal, so only two numbers are free: how many full, how many selective.",
         "for full in range(L): for selective in range(L - full): if it fits and costs less than the best so far, keep "
         "it. The cost is full * (24bsh² + 4bs²h) + selective * 4bs²h.",
     ),

@@ -1,4 +1,4 @@
-"""Gradients after the backward: who is split, who is partial, who is whole, and what each group must still do to it."""
+"""Gradients after the backward: which are split, partial or whole, and what each group must still do with them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from autograder.weeks.week06_sequence_parallel._shared import MASKED, times_as_l
 SPLIT, PARTIAL, WHOLE = "split", "sequence", "whole"
 KINDS = {
     SPLIT: "a rank's own part of a matrix",
-    PARTIAL: "a weight that is whole and has seen this rank's positions alone",
-    WHOLE: "a weight that is whole and has seen every position on every rank",
+    PARTIAL: "a replicated weight that has seen only this rank's positions",
+    WHOLE: "a replicated weight that has seen every position on every rank",
 }
 GROUPS = {"tp_group": ("tp",), "dp_group": ("dp",)}
 ORDER = (PARTIAL, SPLIT, SPLIT, PARTIAL, WHOLE)
@@ -63,7 +63,7 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _finished(by_place: dict, number: int, kind: str, place: int, sizes: dict[str, int]) -> Tensor:
-    """The mean over replicas; of what has seen a part of the sequence, the sum over the parts first."""
+    """The mean over replicas. A weight that has seen a part of the sequence is first summed over the parts."""
     places = range(sizes["tp"]) if kind == PARTIAL else [place]
     summed = [by_place[at, replica][number] for at in places for replica in range(sizes["dp"])]
     return torch.stack(summed).sum(0) / sizes["dp"]
@@ -78,7 +78,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         value = reported.get("value")
         received = value.get("plain") if isinstance(value, dict) else None
         if not isinstance(received, list | tuple) or len(received) != len(expected):
-            return f"Rank {rank} must return {len(expected)} gradients, in the order in which they came."
+            return f"Rank {rank} must return {len(expected)} gradients, in the order of the inputs."
         for number, (one, right, kind) in enumerate(zip(received, expected, kinds, strict=True)):
             if problem := wrong_value(rank, one, right, f"gradient {number}, of {KINDS[kind]},"):
                 return f"{problem}{_why(one, right)}"
@@ -92,11 +92,11 @@ def _why(received: Any, expected: Tensor) -> str:
     ratio = times_as_long(received, expected)
     if ratio and abs(ratio - 1) > 0.01:
         return f" It is {ratio:.4g} times what it should be."
-    return " Over which group does something still have to be added up, and over which only averaged?"
+    return " Over which group must it still be summed, and over which only averaged?"
 
 
 def _too_many_bytes(case: Case, task: Task, reply: Reply, rank: int) -> str | None:
-    """On tp only the partial ones travel; on dp all, once."""
+    """On tp only partial gradients may be sent; on dp all of them, once."""
     grid, gradients, kinds = grid_of(case), task.inputs[rank]["args"][0], case.get("kinds", ORDER)
     partial = sum(one.nbytes for one, kind in zip(gradients, kinds, strict=True) if kind == PARTIAL)
     most = {
@@ -108,7 +108,7 @@ def _too_many_bytes(case: Case, task: Task, reply: Reply, rank: int) -> str | No
         axis = next((name for name in most if set(call.members) <= set(grid.group_of(rank, name))), None)
         if axis is None:
             return (
-                f"Rank {rank} calls {call.kind} with ranks {sorted(call.members)}, which share neither group with it."
+                f"Rank {rank} calls {call.kind} with ranks {sorted(call.members)}, which are not one of its two groups."
             )
         sent[axis] += call.sent_bytes
     for axis, enough in most.items():
@@ -145,8 +145,8 @@ CHECK = Check(
     masked=(*MASKED, "shardlab.data_parallel"),
     timeout=30.0,
     hints=(
-        "For each of the three kinds ask: does another tensor-parallel rank have something that belongs to it?",
-        "Sum over tp where a weight has seen a part of the positions, nowhere else. Replicas are averaged, always.",
+        "For each of the three kinds ask: does another tensor-parallel rank have a part of this gradient?",
+        "Sum over tp only where a weight has seen a part of the positions. Always average over replicas.",
         "for gradient, kind in zip(gradients, kinds): total = gradient.clone(); if kind == 'sequence': "
         "all_reduce(total, group=tp_group); then all_reduce over dp_group and ____.",
     ),

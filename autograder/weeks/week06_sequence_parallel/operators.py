@@ -1,7 +1,7 @@
 """The two operators of sequence parallelism, forward and backward, each the other's adjoint.
 
-Numbers are whole: sums are exact in every order. Outside the operators the batch comes first, so that what reaches them
-is transposed and has gaps in memory.
+Inputs are whole numbers, so sums are exact in every order. Outside the operators the batch comes first, so the tensors
+they receive are transposed and not contiguous in memory.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from autograder.checks.groups import dtype_of, group_task, members_of, working
 from autograder.weeks.week06_sequence_parallel._shared import MASKED, times_as_long
 
 WHAT = (
-    "what gather_sequence returns",
+    "the output of gather_sequence",
     "the gradient of gather_sequence",
-    "what scatter_sequence returns",
+    "the output of scatter_sequence",
     "the gradient of scatter_sequence",
 )
 
 
 def _make(case: Case, rng: Random) -> Task:
-    """A rank's part of a sequence has `rows` positions; `more` positions are left over where it does not divide."""
+    """A rank's part of a sequence has `rows` positions. `more` positions are left over if the split is uneven."""
     members, dtype = members_of(case), dtype_of(case)
     length = len(members) * case["rows"] + case.get("more", 0)
     rest = (case["batch"], case["width"])
@@ -43,11 +43,11 @@ def _make(case: Case, rng: Random) -> Task:
     once = len(members) * parts[members[0]].nbytes
     each = ring_all_gather_bytes(len(members), once) + ring_reduce_scatter_bytes(len(members), once)
     task = group_task(case, "there_and_back", args, expected, keeps_inputs=True, sent_bytes=2 * each, length=length)
-    return replace(task, returns_inputs=True)  # on one rank a sum is its only part
+    return replace(task, returns_inputs=True)  # on one rank the sum is the input itself
 
 
 def _expected(parts: dict, whole_gradients: dict, wholes: dict, part_gradients: dict) -> dict[int, list[Tensor]]:
-    """For each rank both outputs and both gradients; a gather's gradient is summed, a sum's is gathered."""
+    """For each rank, both outputs and both gradients. The gather's gradient is summed, the sum's is gathered."""
     gathered, spread = (torch.cat(list(one.values())) for one in (parts, part_gradients))
     sums = [torch.stack(list(one.values())).sum(0).transpose(0, 1) for one in (whole_gradients, wholes)]
     cut = [one.to(gathered.dtype).chunk(len(parts)) for one in sums]
@@ -77,7 +77,7 @@ def _why(received: object, expected: Tensor) -> str:
     ratio = times_as_long(received, expected)
     if ratio and abs(ratio - 1) > 0.01:
         return f" All are {ratio:.4g} times what they should be."
-    return " Every rank used the gathered numbers: whose gradients belong to yours?"
+    return " Every rank used the gathered numbers: which ranks have gradients for yours?"
 
 
 def _bill(task: Task, reply: Reply, rank: int) -> str | None:
@@ -86,12 +86,12 @@ def _bill(task: Task, reply: Reply, rank: int) -> str | None:
     if mine > expected + 64:
         return f"Right, but rank {rank} sends {size(mine)} where {size(expected)} are enough: {why}."
     if mine < 0.98 * expected:
-        return f"Rank {rank} sends {size(mine)} where {size(expected)} must travel: {why}."
+        return f"Rank {rank} sends {size(mine)} where {size(expected)} must be sent: {why}."
     return None
 
 
 def _not_refused(task: Task, reply: Reply) -> str | None:
-    """A length that the ranks do not divide: a ValueError with both numbers on every rank, and nothing was sent."""
+    """Check that an uneven length raises a ValueError with both numbers on every rank, and that nothing was sent."""
     length, num_ranks = task.facts["length"], len(working(task))
     asked = f"A sequence of {length} cannot be split over {num_ranks} ranks"
     for rank in working(task):
@@ -100,16 +100,16 @@ def _not_refused(task: Task, reply: Reply) -> str | None:
             return trouble(reply)
         if not error.startswith("ValueError"):
             came = f"{error[:120]}" if error else "no error"
-            return f"{asked}: raise a ValueError that says so, on every rank. From rank {rank} came: {came}."
+            return f"{asked}: raise a ValueError that says so, on every rank. Rank {rank} raised: {came}."
         if not {str(length), str(num_ranks)} <= set(re.findall(r"\d+", error)):
             return f"{asked}: name both numbers in the ValueError. Rank {rank} says: {error[:120]}"
         if calls_of(reply, rank):
-            return f"{asked}: rank {rank} says so, but only after it has sent something. Refuse first."
+            return f"{asked}: rank {rank} says so, but only after it has sent something. Raise the error first."
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Three ranks; a part of the world in bfloat16; one rank alone; a length that leaves some over, one too short."""
+    """Three ranks; a part of the world in bfloat16; one rank; a length with a remainder; a length that is too short."""
 
     def case(ranks: int, **more: object) -> Case:
         sizes = {"ranks": ranks, "rows": rng.randint(2, 5), "batch": rng.randint(2, 3), "width": rng.randint(3, 6)}
@@ -140,11 +140,11 @@ CHECK = Check(
     masked=MASKED,
     timeout=15.0,
     hints=(
-        "Draw two ranks. All that rank 0 gathered from rank 1 is used on rank 0: rank 0 has a gradient for it. Where "
-        "must that go?",
+        "Draw two ranks. Rank 0 uses everything it gathered from rank 1, so it has a gradient for it. Where must that "
+        "gradient go?",
         "gather_sequence: all-gather forward, and in the backward the sum over ranks, of which a rank keeps ____. "
         "scatter_sequence is the same two the other way round.",
         "part = x.new_empty(len(x) // size, *x.shape[1:]); dist.reduce_scatter_single(part, x.contiguous(), "
-        "group=group); and before it: if len(x) % size: raise ValueError(…) with both numbers.",
+        "group=group); before that: if len(x) % size: raise ValueError(…) with both numbers.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Three answers from Megatron-Core; the week's test asks the code itself."""
+"""Three answers from Megatron-Core; the week's test checks them against the code itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHECK = reading_check(
     hints=(
         "Open the named files; each question is answered by a few lines of code.",
         "A number; the name of a function that begins with an underscore; four names.",
-        "layers.py: what is saved for the backward is the input as it came, a part. mappings.py: with "
+        "layers.py: the input is saved for the backward as it came, a part. mappings.py: with "
         "tensor_parallel_output_grad=False a rank keeps its own rows.",
     ),
 )

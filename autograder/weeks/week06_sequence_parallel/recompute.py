@@ -1,8 +1,8 @@
-"""A layer that keeps its inputs alone and is run again in the backward, with the same random numbers.
+"""A layer that keeps only its inputs and is run again in the backward, with the same random numbers.
 
-Values and the next random number are those of plain autograd on the trusted side, from the same seed. That nothing else
-is kept shows in the kernel's mark of memory alone. Masks come from a generator of the layer's own, as Megatron's do:
-torch's checkpoint, which cannot be masked, restores the global state alone and draws them again.
+Values and the next random number are compared with plain autograd on the trusted side, from the same seed. The
+kernel's peak-memory mark shows that nothing but the inputs is kept. Masks come from the layer's own generator, as in
+Megatron: torch's checkpoint, which cannot be masked, restores only the global state and would draw new masks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from autograder.weeks.week06_sequence_parallel._shared import MASKED
 VALUES, MEMORY = "values", "memory"
 TOLERANCE = {VALUES: 1e-5, MEMORY: 1e-3}
 LONG = {"rows": 1024, "width": 16, "inner": 1024, "layers": 10, "p": 0.25, "part": MEMORY}
-WIDE = 4  # bytes of a number; plain autograd keeps two such tensors of rows x inner per layer, and a mask
-AT_ONCE = 10  # such tensors that may be there together; the backward of one layer has seven
+WIDE = 4  # bytes per number; plain autograd keeps two such tensors of rows x inner per layer, and a mask
+AT_ONCE = 10  # such tensors that may exist at once; the backward of one layer has seven
 NAMES = ("the output", "the gradient of x", "the gradients of the layers", "the next random number")
 
 
 def plain_autograd(x: Tensor, layers: list[list[Tensor]], gradient: Tensor, p: float, seed: int) -> list[Any]:
-    """What `through_layers` returns where everything is kept."""
+    """The result of `through_layers` when everything is kept."""
     generator = torch.Generator().manual_seed(seed)
     leaf, leaves = x.clone().requires_grad_(), [[one.clone().requires_grad_() for one in layer] for layer in layers]
     y = leaf
@@ -71,27 +71,27 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if case["part"] == VALUES:
         return touched_input(0, reported, task)
     most = AT_ONCE * WIDE * case["rows"] * case["inner"]
-    return any_peak_too_high(reply, most, "the inside of one layer: look at what the forward leaves behind")
+    return any_peak_too_high(reply, most, "the intermediate results of one layer: look at what the forward keeps")
 
 
 def _wrong(received: Any, expected: list[Any], relative: float) -> str | None:
-    """The first that differs; masks come before gradients, so a wrong output has nothing to do with the backward."""
+    """Report the first value that differs. A wrong output has nothing to do with the backward, which runs later."""
     if problem := wrong_value(0, received[0], expected[0], "the output", relative=relative):
-        return f"{problem} The forward must give what the function gives, from the random state that it finds."
-    again = "Were the same numbers dropped when the layer ran again?"
+        return f"{problem} The forward must return what the function returns, from the current random state."
+    again = "Were the same numbers dropped when the layer ran the second time?"
     if problem := wrong_value(0, received[1], expected[1], "the gradient of x", relative=relative):
         return f"{problem} {again}"
     if problem := _wrong_layers(received[2], expected[2], relative):
         return f"{problem} {again}"
     if problem := wrong_value(0, received[3], expected[3], "the next random number"):
-        return f"{problem} After the backward the generator must go on where the forward left it."
+        return f"{problem} After the backward the generator must continue where the forward left it."
     return None
 
 
 def _wrong_layers(received: Any, expected: list[list[Tensor]], relative: float) -> str | None:
     pairs = received if isinstance(received, list | tuple) else []
     if len(pairs) != len(expected) or any(not isinstance(one, list | tuple) or len(one) != 2 for one in pairs):
-        return f"Return two gradients for each of the {len(expected)} layers, of up and of down."
+        return f"Return two gradients for each of the {len(expected)} layers: of up and of down."
     for number, (layer, wanted) in enumerate(zip(pairs, expected, strict=True)):
         for name, one, right in zip(("up", "down"), layer, wanted, strict=True):
             if problem := wrong_value(0, one, right, f"the gradient of {name} in layer {number}", relative=relative):
@@ -100,7 +100,7 @@ def _wrong_layers(received: Any, expected: list[list[Tensor]], relative: float) 
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Several layers, one alone, and one without dropout."""
+    """Several layers, a single layer, and one without dropout."""
 
     def case(layers: int, p: float) -> Case:
         sizes = {"rows": rng.randint(3, 9), "width": rng.randint(3, 9), "inner": rng.randint(9, 20)}
@@ -122,9 +122,9 @@ CHECK = Check(
     trains=True,
     timeout=30.0,
     hints=(
-        "What must the backward have to run the layer again exactly as it was? Its inputs, and what else decided?",
-        "forward: ctx.state = generator.get_state(), save the tensors, run. backward: remember the state of now, set "
-        "the one of then, run with torch.enable_grad() on detached tensors, set back ____.",
+        "What does the backward need to run the layer again exactly as before? Its inputs, and what else?",
+        "forward: ctx.state = generator.get_state(), save the tensors, run. backward: save the current state, set "
+        "the earlier one, run with torch.enable_grad() on detached tensors, set back ____.",
         "tensors = [one.detach().requires_grad_() for one in ctx.saved_tensors]; … ; "
         "return None, None, *torch.autograd.grad(output, tensors, gradient).",
     ),
