@@ -360,8 +360,8 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 #
 # A rank has *two* compute lanes, one per stream: where both are colored, a pair is running. Its halves share the
 # GPU's multiprocessors, so each is slower than alone, and nothing is gained. Messages take time here, and a long
-# message mostly waits for its partner (hatched). So there is more gray than in the simulation, 43% of the ranks' time: compute
-# waits for messages between stages. ([More](../../docs/profiler.md).)
+# message mostly waits for its partner (hatched). So there is more gray than in the simulation, 43% of the ranks' time:
+# compute waits for messages between stages. ([More](../../docs/profiler.md).)
 # </details>
 
 # %% [markdown]

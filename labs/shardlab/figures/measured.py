@@ -60,7 +60,9 @@ def draw_predicted_against_measured(
     worst = written_bytes(points[errors.index(largest)][1])
     _log_axes(ax, "bytes that a rank sends")
     keep_apart(cast(Figure, ax.figure), labels)
-    ax.set_title(f"Measured (marks) against predicted (lines): {middle:.0%} apart in the median", loc="left", fontsize=10)
+    ax.set_title(
+        f"Measured (marks) against predicted (lines): {middle:.0%} apart in the median", loc="left", fontsize=10
+    )
     return (
         f"In words: {len(points)} measurements differ from the prediction by {middle:.0%} in the median and by "
         f"{_signed(largest)} at most, at {worst}, with alpha = {written_seconds(alpha)} per message "
@@ -112,19 +114,21 @@ def draw_ring_against_tree(
     title = f"{num_ranks} ranks{sharing}: predicted, the tree wins below {written_bytes(crossover)}"
     ax.set_title(title, loc="left", fontsize=10)
     return (
-        f"In words: with {num_ranks} ranks{sharing}, alpha = {written_seconds(alpha)} and beta = {written_seconds(beta * 1e9)} "
-        f"per gigabyte, a tree all-reduce is faster below {written_bytes(crossover)} and a ring above."
+        f"In words: with {num_ranks} ranks{sharing}, alpha = {written_seconds(alpha)} and "
+        f"beta = {written_seconds(beta * 1e9)} per gigabyte, "
+        f"a tree all-reduce is faster below {written_bytes(crossover)} and a ring above."
     )
 
 
 def _crossover(num_ranks: int, alpha: float, beta: float, turns: float) -> float:
-    """The bytes below which the tree is faster, with the ring `turns` times as slow: infinite if the ring never wins."""
+    """The bytes below which the tree is faster, with the ring `turns` times as slow: infinite if it never wins."""
     if turns == 1:
         return tree_ring_crossover_bytes(num_ranks, alpha, beta)
 
     def ahead(num_bytes: float) -> float:  # seconds by which the tree is faster
         ring, tree = (
-            all_reduce_seconds(num_ranks, num_bytes, alpha=alpha, beta=beta, algorithm=name) for name in ("ring", "tree")
+            all_reduce_seconds(num_ranks, num_bytes, alpha=alpha, beta=beta, algorithm=name)
+            for name in ("ring", "tree")
         )
         return turns * ring - tree
 
