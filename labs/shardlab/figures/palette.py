@@ -35,7 +35,8 @@ def luminance(colour: str) -> float:
 def ink(colour: str) -> str:
     """The color, darkened until text in it can be read on white (WCAG 2.1, section 1.4.3: a contrast of 4.5)."""
     while luminance(colour) > 1.05 / 4.5 - 0.05:
-        colour = to_hex([0.95 * part for part in to_rgb(colour)])
+        red, green, blue = to_rgb(colour)
+        colour = to_hex((0.95 * red, 0.95 * green, 0.95 * blue))
     return colour
 
 

@@ -1,6 +1,7 @@
 """Figures that were hard to read: colors of two lines, paired bars, digits in narrow boxes, and names of sliders."""
 
 import ipywidgets as widgets
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from shardlab import figures
@@ -31,7 +32,7 @@ def test_ring_and_tree_differ_in_color_and_dashes_in_both_figures():
 @pytest.mark.parametrize("turns", [1.0, 4 / 3, 2.0])
 def test_the_lines_cross_where_the_title_says_when_ranks_share_a_core(turns):
     said, ax = titled(figures.draw_ring_against_tree, 4, ALPHA, BETA, turns=turns)
-    crossing = float(ax.lines[-1].get_xdata()[0])
+    crossing = float(np.asarray(ax.lines[-1].get_xdata())[0])
     link = {"alpha": ALPHA, "beta": BETA}
     ring, tree = (traffic.all_reduce_seconds(4, crossing, **link, algorithm=name) for name in ("ring", "tree"))
     assert turns * ring == pytest.approx(tree)
