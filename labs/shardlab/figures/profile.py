@@ -35,6 +35,7 @@ def kept_traces(week: str) -> list[Path]:
 
 MEANINGS = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "communication": "messages"}
 WAITING = "waiting for a partner"
+CPU = 0  # the stream of operators; torch launches kernels on others
 TOGETHER = 0.1  # milliseconds: kernels of one message end at most this far apart
 HEIGHT, GAP = 0.26, 0.04  # of a lane, in units of one rank
 LEGEND = 0.57  # inches below the axes
@@ -110,7 +111,7 @@ def _operators(events: list[dict[str, Any]]) -> list[Piece]:
         meaning = (
             "optimizer" if _is_inside(begin, updates) else "backward" if _is_inside(begin, backward) else "forward"
         )
-        pieces.append(Piece(meaning, 0, begin, end))
+        pieces.append(Piece(meaning, CPU, begin, end))
     return pieces
 
 
@@ -144,7 +145,9 @@ def draw_profile(ax: Axes, traces: Sequence[Path | bytes], *, name: str) -> str:
     by_rank = [read_trace(path) for path in traces]
     first = min(piece.begin for pieces in by_rank for piece in pieces if piece.stream is not None)
     last = max(piece.end for pieces in by_rank for piece in pieces)
-    waits = [waiting(by_rank, rank) for rank in range(len(by_rank))]
+    # The two parts of gloo's messages need not end together, so only kernels tell who waits.
+    by_kernel = not any(piece.stream == CPU for pieces in by_rank for piece in pieces)
+    waits = [waiting(by_rank, rank) if by_kernel else [] for rank in range(len(by_rank))]
     seen = set()
     for rank, pieces in enumerate(by_rank):
         streams = sorted({piece.stream for piece in pieces if piece.stream is not None})
@@ -161,7 +164,7 @@ def draw_profile(ax: Axes, traces: Sequence[Path | bytes], *, name: str) -> str:
                 if mine:
                     seen.add(meaning)
                     ax.broken_barh(mine, (top, HEIGHT), facecolor=PALETTE[meaning], linewidth=0)
-            if stream is None:
+            if stream is None and waits[rank]:
                 pale = [(max(begin, first) - first, end - max(begin, first)) for begin, end in waits[rank]]
                 ax.broken_barh(pale, (top, HEIGHT), **WAITING_STYLE)
     ax.set(xlim=(0, last - first), ylim=(len(by_rank) - 0.45, -0.55), xlabel="milliseconds")

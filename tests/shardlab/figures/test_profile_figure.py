@@ -107,6 +107,12 @@ def test_a_message_waits_until_its_partner_begins():
     assert waiting([sends], 0) == []
 
 
+def test_waiting_is_not_drawn_for_operators(written):
+    _, ax = new_axes(9.0, 2.6)
+    path = written(CPU)
+    assert "waiting" not in draw_profile(ax, [path, path], name="On CPUs")
+
+
 @pytest.mark.parametrize("rank", range(4))
 def test_a_real_trace_of_1f1b_follows_the_schedule(rank):
     """Forwards and backwards alternate as in our schedule, inferred only from kernels and their launches."""
