@@ -1,4 +1,4 @@
-"""The map of the trainer says what the pages import."""
+"""The map of the trainer matches the imports on the pages."""
 
 import ast
 from collections import defaultdict
