@@ -8,6 +8,7 @@ losses and bytes are measured, not claimed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from random import Random
 from threading import Lock
@@ -16,6 +17,7 @@ from typing import Any
 import shardlab
 from shardlab.hybrid.race import RANKS, Lap, RaceEntry, from_dict, race
 from shardlab.ranks.run import RanksFailed
+from shardlab.ranks.warm import WorkerLost
 
 from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import trouble_in_call, value_of
@@ -33,6 +35,8 @@ def laps_of(recipe: RaceEntry, seed: int) -> tuple[Lap, ...] | str:
     """The laps of all ranks, or the reason why they failed."""
     with _one_race:  # judges run in parallel, and ranks of two races would share the processors
         try:
+            with suppress(WorkerLost):  # retry once, because a busy machine can lose a worker
+                return tuple(shardlab.run(race, recipe, seed, ranks=recipe.mesh.world, timeout=TIMEOUT))
             return tuple(shardlab.run(race, recipe, seed, ranks=recipe.mesh.world, timeout=TIMEOUT))
         except RanksFailed as error:
             ends = [end.error for end in error.outcome.ends if end.error]
