@@ -616,8 +616,8 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week07"), nam
 # rank joins, so a long one is mostly waiting. Ranks that share a GPU also slow each other down: a forward is shorter
 # while the others wait. `docs/profiler.md` explains how to make such a figure of your own steps.
 #
-# **Bytes and memory.** Now with real layers: `execute` runs the same schedules, the meter counts the bytes a rank
-# passes to `send`, and two autograd hooks count the activations it saves and releases. Which ranks send half as much?
+# **Bytes and memory.** Now with real layers: `execute` runs the same schedules, the meter counts the bytes passed
+# to `send`, and two autograd hooks count the activations it saves and releases. Which ranks send half as much?
 
 
 # %%

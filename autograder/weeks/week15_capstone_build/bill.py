@@ -1,4 +1,4 @@
-"""Five axes at once: how many ranks sum a gradient, and the bytes a rank sends on each axis."""
+"""Five axes at once: how many ranks sum a gradient, and the bytes that a rank sends on each axis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = (*AXES, "layers", "hidden", "kv", "tokens", "k", "dense", "experts")
 NAMES = (
     "the number of ranks that sum a dense weight's gradient",
     "the number of ranks that sum an expert's gradient",
-    "the bytes a rank sends on tp in a forward",
+    "the bytes that a rank sends on tp in a forward",
     "the bytes it sends on cp in a forward",
     "the bytes it sends on ep in a forward",
     "the bytes it sends for gradients, once per step",

@@ -72,7 +72,7 @@ def adders(mesh: Mesh, rank: int, kind: str) -> list[int]:
 
 
 def least_bytes(mesh: Mesh, kind: str, num_bytes: int) -> float:
-    """Bytes a rank must send for one gradient: a ring all-reduce over each of its groups."""
+    """Bytes that a rank must send for one gradient: a ring all-reduce over each of its groups."""
     sharers = {"norm": mesh.tp, "tied": min(2, mesh.pp)}.get(kind, 1)
     copies = mesh.dp * mesh.cp // (mesh.ep if kind == "expert" else 1)
     return ring_all_reduce_bytes(copies, num_bytes) + ring_all_reduce_bytes(sharers, num_bytes)

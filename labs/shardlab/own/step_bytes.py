@@ -135,7 +135,7 @@ def add_sums(sums: Sums, weights: Weights, microbatches: int) -> None:
 
 
 def _own_ring_bytes(size: int, rank: int, num: int) -> float:
-    """Bytes a rank sends in week 1's ring all-reduce of `num` 8-byte numbers: all chunks but one, twice."""
+    """Bytes that a rank sends in week 1's ring all-reduce of `num` 8-byte numbers: all chunks but one, twice."""
     if size == 1:
         return 0
     chunks = [len(chunk) for chunk in torch.arange(num).tensor_split(size)]
@@ -143,7 +143,7 @@ def _own_ring_bytes(size: int, rank: int, num: int) -> float:
 
 
 def _expert_bytes(recipe: dict[str, Any], places: dict[str, int], chosen: Tensor, microbatches: int) -> float:
-    """Bytes a rank sends over ep for one layer: rows to the experts, results back, and the same in the backward."""
+    """Bytes that a rank sends over ep for one layer: rows to experts, results back, and both in the backward."""
     ep, per_rank = recipe["ep"], recipe["experts"] // recipe["ep"]
     row, total = recipe["hidden"] * FLOAT, 0.0
     for number in range(microbatches):
