@@ -1,4 +1,4 @@
-"""Put an answer that passes into the learner's `mine/`, and say in one line what is there now."""
+"""Add a passing answer to the learner's `mine/` and report it in one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograder.reading.own import NotExportable, block_of
 
 
 def keep_passed(exercise: str) -> str:
-    """A line for the learner about what a passed answer has become; "" where it becomes nothing. Never raises."""
+    """Add a passed answer to `mine/`; returns a line for the learner, "" if it adds nothing. Never raises."""
     piece, place = piece_of(exercise), around(Path.cwd())
     if piece is None or place is None or any(name in os.environ for name in records.BY_NBGRADER):
         return ""
@@ -29,22 +29,22 @@ def keep_passed(exercise: str) -> str:
 
 
 def keep(folder: Folder, piece: Piece, cells: Sequence[str]) -> str:
-    """Write one piece, taken from a page's cells, into `mine/`; returns the line that says so, or why not."""
+    """Write one piece from a page's cells into `mine/`; returns a line that says so or why it failed."""
     try:
         done = shelf.keep(folder, piece, block_of(piece, cells))
     except (NotExportable, Clash) as error:
         return f"Not in mine/ yet: {error}."
     except (ValueError, OSError) as error:
         return f"Not in mine/ yet: {error}"
-    line = f"mine/{done.path.name} has your {', '.join(done.names)}."
+    line = f"Added your {', '.join(done.names)} to mine/{done.path.name}."
     if not done.backups:
         return line
     copies = ", ".join(str(path.relative_to(folder.path)) for path in done.backups)
-    return f"{line} What you had edited by hand is kept in {copies}."
+    return f"{line} Your manual edits are saved in {copies}."
 
 
 def collect(folder: Folder) -> list[str]:
-    """Write `mine/` again from the learner's saved pages: every exercise that passed at its last reset or later."""
+    """Rebuild `mine/` from the learner's saved pages: every exercise that has passed since its last reset."""
     standing = progress.standings(folder.exercises(), records.read(folder.records)[0])
     lines, sources = [], dict[str, list[str]]()
     for piece in pieces():
@@ -62,7 +62,7 @@ def _code_of(notebook: NotebookNode) -> list[str]:
 
 
 def _cells_run() -> list[str]:
-    """The cells that this kernel has run, in order; none outside of a notebook."""
+    """The cells that this kernel has run, in order; empty outside of a notebook."""
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()

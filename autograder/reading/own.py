@@ -1,4 +1,4 @@
-"""Take an answer out of its page for `mine/`: the statements that its functions need, as text. Nothing runs here."""
+"""Extract an answer from its page for `mine/`: the statements that its functions need, as text. Runs no code."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MARKS = ("### BEGIN SOLUTION", "### END SOLUTION")
 
 
 class NotExportable(ValueError):
-    """An answer that passes and cannot become part of `mine`; the message names the reason and a remedy."""
+    """An answer passes but cannot become part of `mine`; the message gives the reason and a fix."""
 
 
 @dataclass(frozen=True)
 class _Placed:
-    """A statement with its text, and the number of its cell."""
+    """A statement with its source and the number of its cell."""
 
     statement: Statement
     source: str
@@ -34,10 +34,10 @@ class _Placed:
 
 
 def block_of(piece: Piece, cells: Sequence[str]) -> Block:
-    """What a piece needs of a page's cells, in order, as they were run: the last definition of a name counts.
+    """The block of a piece, extracted from a page's cells in the order they ran; a name's last definition counts.
 
-    Raises NotExportable where a kept name has no definition, or needs something other than an import, a function, a
-    class or a constant.
+    Raises NotExportable if one of the piece's names has no definition, or needs something other than an import, a
+    function, a class or a constant.
     """
     placed = [one for one in _statements(cells) if not _is_from_itself(piece, one.statement)]
     last: dict[str, int] = {name: place for place, one in enumerate(placed) for name in one.statement.binds}
@@ -57,7 +57,7 @@ def block_of(piece: Piece, cells: Sequence[str]) -> Block:
 
 
 def _is_from_itself(piece: Piece, statement: Statement) -> bool:
-    """Whether it imports from the module that the piece is written to, which has the name already."""
+    """Whether it imports from the module that the piece is written to, which already has the name."""
     return isinstance(statement.tree, ast.ImportFrom) and statement.tree.module == f"{PACKAGE}.{piece.module}"
 
 
@@ -73,7 +73,7 @@ def _statements(cells: Sequence[str]) -> Iterator[_Placed]:
 
 
 def _one_name_each(statement: Statement, lines: Sequence[str]) -> Iterator[tuple[Statement, str]]:
-    """`dist, relu = torch.distributed, torch.relu` as two assignments; any other statement with its text as it is."""
+    """Split `dist, relu = torch.distributed, torch.relu` into two assignments; leave other statements unchanged."""
     match statement.tree:
         case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
             for name, value in zip(names, values, strict=True):
@@ -92,7 +92,7 @@ def _defines(statement: Statement) -> bool:
 
 
 def _refuse_shadows(piece: Piece, placed: Sequence[_Placed], own_cells: set[int]) -> None:
-    """An answer's cell may not define what another exercise adds to the same module."""
+    """Refuse an answer whose cell also defines a name that another exercise adds to the same module."""
     others = {name for exercise, names in PIECES[piece.module].items() if exercise != piece.exercise for name in names}
     for one in placed:
         if one.cell in own_cells and (twice := sorted(one.statement.binds & others - set(piece.names))):
@@ -102,7 +102,7 @@ def _refuse_shadows(piece: Piece, placed: Sequence[_Placed], own_cells: set[int]
 
 
 def _closure(piece: Piece, placed: Sequence[_Placed], last: dict[str, int]) -> list[int]:
-    """The places of the statements that the kept names need, in the order of the cells."""
+    """Indices of the statements that the piece's names need, in the order of the cells."""
     due: set[int] = set()
     todo, asked = [(name, "") for name in reversed(piece.names)], set[str]()
     while todo:
@@ -125,13 +125,13 @@ def _closure(piece: Piece, placed: Sequence[_Placed], last: dict[str, int]) -> l
 
 
 def _refuse(name: str, user: str, statement: Statement) -> None:
-    """Raise NotExportable for a statement that cannot be part of a module which runs without the notebook."""
+    """Raise NotExportable for a statement that does not work in a module outside the notebook."""
     tree = statement.tree
     if isinstance(tree, ast.Import | ast.ImportFrom):
         source = tree.module or "" if isinstance(tree, ast.ImportFrom) else tree.names[0].name
         root = "a relative import" if isinstance(tree, ast.ImportFrom) and tree.level else source.split(".")[0]
         if root not in ALLOWED:
-            raise NotExportable(f"{user} uses {name} from {root}, which `mine` does without: write that part yourself")
+            raise NotExportable(f"{user} uses {name} from {root}, which `mine` cannot use: write that part yourself")
     elif not (_defines(statement) or _is_constant(tree)):
         raise NotExportable(
             f"{user} reads {name}, a variable of the notebook: pass it as an argument, or write a constant"
@@ -139,7 +139,7 @@ def _refuse(name: str, user: str, statement: Statement) -> None:
 
 
 def _is_constant(tree: ast.stmt) -> bool:
-    """Whether it is `NAME = value` for a value without calls, but for a few that make constants."""
+    """Whether it is `NAME = value` and the value calls nothing but CONSTANT_CALLS."""
     if isinstance(tree, ast.Assign) and len(tree.targets) == 1 and isinstance(tree.targets[0], ast.Name):
         value: ast.expr | None = tree.value
     elif isinstance(tree, ast.AnnAssign) and isinstance(tree.target, ast.Name):

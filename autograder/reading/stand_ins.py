@@ -1,4 +1,4 @@
-"""The course's answers in the form of `mine/`, one packed file in course/: stand-ins for what is not written yet."""
+"""The course's answers as modules of `mine`, packed in one file in course/; they replace answers not written yet."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from autograder.reading.own import block_of
 
 
 def path_of(root: Path = ROOT) -> Path:
-    """Where a course keeps them."""
+    """The path of the packed file."""
     return pages(root) / "own.json"
 
 
 def from_solutions(root: Path = ROOT) -> Blocks:
-    """The blocks of all pieces, taken from solutions/. Raises NotExportable for a solution that `mine` cannot use."""
+    """The blocks of all pieces, from solutions/. Raises NotExportable for a solution that `mine` cannot use."""
     cells: dict[str, list[str]] = {}
     for piece in pieces():
         if piece.week not in cells:
@@ -34,14 +34,14 @@ def from_solutions(root: Path = ROOT) -> Blocks:
 
 
 def sources_of(blocks: Blocks) -> dict[str, str]:
-    """{module: source} of the modules that these blocks make, and of the given ones."""
+    """{module: source} of the modules built from these blocks, and of the given modules."""
     modules = {name: {key: blocks[key] for key in PIECES[name] if key in blocks} for name in PIECES}
     sources = {name: module_source(name, own) for name, own in modules.items() if own}
     return sources | {name: course_source(name) for name in GIVEN}
 
 
 def write_source(folder: Path, root: Path = ROOT) -> Path:
-    """Write the course's own `mine` as plain files into a folder and return the package."""
+    """Write the course's own `mine` as plain files into a folder; returns the package's path."""
     target = folder / PACKAGE
     target.mkdir(parents=True, exist_ok=True)
     for name, source in {"__init__": "", **sources_of(from_solutions(root))}.items():
@@ -50,12 +50,12 @@ def write_source(folder: Path, root: Path = ROOT) -> Path:
 
 
 def text(root: Path = ROOT) -> str:
-    """The file as the solutions give it now."""
+    """The text of the packed file for the current solutions."""
     return packed(from_solutions(root))
 
 
 def are_stale(root: Path = ROOT) -> bool:
-    """Whether the file holds other answers than the solutions; compressed bytes may differ between machines."""
+    """Whether the file's answers differ from the solutions. Compares answers: compressed bytes vary by machine."""
     try:
         return unpacked(path_of(root).read_text(encoding="utf-8")) != from_solutions(root)
     except (OSError, ValueError):
@@ -67,10 +67,10 @@ _IMPORTS_MINE = re.compile(r"\b(from|import)\s+mine\b")
 
 
 def with_mine(answer: Mapping[str, Any], exercise: str) -> dict[str, Any]:
-    """An answer with the modules of `mine` that it may import, if it imports any.
+    """Add the modules of `mine` that an answer may import, if it imports any.
 
-    exercise: "week03.zero1", or any name that begins with the week. The student's own modules, which came with the
-    page, are kept from the week on that assembles them; earlier ones are graded without.
+    exercise: "week03.zero1", or any name that begins with the week. The student's own modules, submitted with the
+    page, are used from the week that assembles them; earlier weeks are graded without them.
     """
     kept = {key: value for key, value in answer.items() if key != "own"}
     if not imports_mine(answer):
@@ -88,9 +88,9 @@ def imports_mine(answer: Mapping[str, Any]) -> bool:
 
 @lru_cache
 def before(exercise: str, root: Path = ROOT) -> dict[str, str]:
-    """{module: source} of what `mine` has where an exercise is graded: the course's answers of the earlier ones.
+    """{module: source} of `mine` for grading an exercise: the course's answers to all earlier exercises.
 
-    So an earlier mistake costs nothing later, and no exercise finds its own answer there.
+    This way a mistake costs points only once, and an exercise cannot import its own answer.
     """
     order = _on_page(exercise[:6], root)
     every = course_blocks(pages(root))
@@ -98,14 +98,14 @@ def before(exercise: str, root: Path = ROOT) -> dict[str, str]:
 
 
 def _comes_before(piece: str, exercise: str, order: list[str]) -> bool:
-    """In an earlier week, or higher up on the same page."""
+    """Whether the piece's exercise is in an earlier week, or earlier on the same page."""
     if piece[:6] != exercise[:6]:
         return piece[:6] < exercise[:6]
     return exercise in order and order.index(piece) < order.index(exercise)
 
 
 def _on_page(week: str, root: Path) -> list[str]:
-    """The exercises of a page in its order."""
+    """The exercises of a page, in order."""
     cells = notebooks.release(week, root).cells
     names = [notebooks.exercise_id(cell.metadata.nbgrader.grade_id) for cell in cells if "nbgrader" in cell.metadata]
     return list(dict.fromkeys(names))

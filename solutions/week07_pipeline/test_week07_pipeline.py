@@ -1,4 +1,4 @@
-"""Week 7: the references of its checks, partial credit, and the facts that its reading questions ask for."""
+"""Week 7: the checks' reference solutions, partial credit, and the facts behind the reading questions."""
 
 import inspect
 import math
@@ -68,7 +68,7 @@ def test_one_process_is_the_mean_over_all_rows():
 
 
 def block() -> Block:
-    """What week07.pipeline-step adds to mine/pipeline.py."""
+    """The block that week07.pipeline-step adds to mine/pipeline.py."""
     page = notebooks.read_source("week07")
     piece = piece_of("week07.pipeline-step")
     assert piece is not None
@@ -76,7 +76,7 @@ def block() -> Block:
 
 
 def every_list_run(source, lists, like):
-    """The gradients of every stage of every list, by `run_slots` of this source; a stage multiplies by its number."""
+    """Losses and gradients of every list, run by this source's `run_slots`; stage s multiplies its input by 1 + s."""
     space = {}
     exec(source, space)
     found = []
@@ -94,8 +94,8 @@ def every_list_run(source, lists, like):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_the_trainer_gets_runs_every_schedule_of_the_course(ranks):
-    """Also several stages per rank, I and W, overlapped pairs, and one rank alone: a product's gradients are known."""
-    names = [name for name in builders.BUILDERS if name != "dualpipe"]  # there two ranks hold each stage
+    """Including several stages per rank, I and W, overlapped pairs, and one rank; a product has known gradients."""
+    names = [name for name in builders.BUILDERS if name != "dualpipe"]  # excluded because two ranks hold each stage
     made = [builders.BUILDERS[name](ranks, 4) for name in names]
     lists = [([[str(slot) for slot in slots] for slots in one], num_stages(one)) for one in made]
     like = [torch.arange(3.0) + m for m in range(4)]

@@ -19,25 +19,25 @@
 # After this week you can
 #
 # - [ ] **build** GPipe and 1F1B as data, and run them on real ranks;
-# - [ ] **predict** the bubble and the memory of a schedule, and see both hold;
-# - [ ] **find** a gradient that is M times too large behind a loss that is right.
+# - [ ] **predict** the bubble and the memory of a schedule, and measure both;
+# - [ ] **find** a gradient that is M times too large although the loss is right.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What does the backward of a layer need?</summary>
 #
-# The gradient of its output, from the next layer, and its own input, from the forward. So a layer keeps its
+# The gradient of its output, from the next layer, and its own input, from the forward pass. So a layer keeps its
 # activations (激活) until its backward.
 # </details>
 #
 # <details><summary>You add up the gradients of four quarters of a batch. Is the sum the batch's gradient?</summary>
 #
-# If the loss is a sum over samples: yes. If it is a mean: no, the sum of four means is four times the mean.
+# Yes if the loss is a sum over samples. No if it is a mean: the sum of four means is four times the mean.
 # </details>
 #
 # <details><summary>When does a blocking send return?</summary>
 #
-# When the other side receives (week 1). Never count on a buffer.
+# When the other side receives (week 1). Never rely on buffering.
 # </details>
 
 # %%
@@ -54,8 +54,9 @@ dist, mse_loss = torch.distributed, torch.nn.functional.mse_loss
 # ## 1 · The problem in numbers
 #
 # GPT-3 has 96 layers and needs more than one server of eight GPUs. Tensor parallelism (week 5) over two servers
-# splits every layer and all-reduces four activations per layer, over the slow link. Or the first server takes layers 0
-# to 47 and the second the rest: then one activation crosses, and its gradient comes back. Guess the ratio, then run.
+# splits every layer and all-reduces four activations per layer, over the slow link. Alternatively, the first server
+# takes layers 0 to 47 and the second the rest: one activation crosses, and its gradient comes back. Guess the ratio,
+# then run.
 
 # %%
 gpt3 = costs.find_model("gpt3-175b")
@@ -66,37 +67,37 @@ print(f"one activation: {activation / 1e6:.1f} MB; {tensor / pipeline:.0f} times
 
 bars = {"tensor parallel over 16 ranks: each sends": tensor, "two stages: out and back": pipeline}
 figure, ax = figures.new_axes(7, 1.8)
-figures.show(figure, figures.draw_bars(ax, bars, title="A microbatch crosses a stage boundary for next to nothing"))
+figures.show(figure, figures.draw_bars(ax, bars, title="A microbatch crosses a stage boundary at almost no cost"))
 
 # %% [markdown]
-# Bytes are cheap here. The price is waiting: a stage (流水段) that has no input yet does nothing.
+# Bytes are cheap here. The cost is waiting: a stage (流水段) is idle until its input arrives.
 #
 # ### Warm-up: the bubble
 #
 # Cut the batch into M microbatches (微批次) and let them follow each other through P equal stages. A *unit* is the work
-# of one microbatch in one stage, forward and backward together. Rank P−1 begins P−1 forwards late and is done P−1
-# backwards before the step ends. Rank 0 begins and ends with the step, but waits just as long in between; every other
-# rank loses the same, partly at the ends and partly in between. The time that a rank idles is the bubble (气泡): P−1
-# units in a step of M + P − 1.
+# of one microbatch in one stage, forward and backward together. Rank P−1 starts P−1 forwards late and finishes P−1
+# backwards before the step ends. Rank 0 starts and ends with the step, but waits just as long in between. Every other
+# rank waits the same time, partly at the ends and partly in between. This idle time is the bubble (气泡): P−1 units in
+# a step of M + P − 1.
 #
 # **By hand**, two stages:
 #
 # | M | order of events | step | each rank works | idle | one GPU alone | speed-up |
 # |---|---|---|---|---|---|---|
 # | 1 | rank 0 forward, rank 1 forward and backward, rank 0 backward | 2 units | 1 | 1/2 | 2 units | 1 |
-# | 2 | the second microbatch follows one unit behind | 3 units | 2 | 1/3 | 4 units | 4/3 |
+# | 2 | the second microbatch follows one unit later | 3 units | 2 | 1/3 | 4 units | 4/3 |
 #
 # With M = 1 two GPUs are no faster than one: they take turns.
 #
-# **`bubble_and_speedup(num_ranks, num_microbatches)`** returns the idle share of a rank's step, and how many times
-# faster the pipeline is than *one* GPU that does the whole batch alone. *About 2 lines.*
+# **`bubble_and_speedup(num_ranks, num_microbatches)`** returns the fraction of a step that a rank is idle, and the
+# speed-up over *one* GPU that processes the whole batch alone. *About 2 lines.*
 #
 # > **A correction.** Lecture notes (ours included) say that the bubble of two stages at M = 4 "costs 20% against a
 # > single GPU". It costs 20% of **two** GPUs: both are used at M/(M+P−1) = 80%, and the step is 1.6 times as fast as
-# > on one GPU. Your second number says so.
+# > on one GPU. Your second number shows this.
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, dtypes and numbers of
-# > ranks and microbatches (also one, also fewer microbatches than ranks), and groups that are only a part of the world,
+# > **What the grade varies.** Checks show some cases. Grading uses others: different sizes, dtypes and numbers of ranks
+# > and microbatches (including one, and fewer microbatches than ranks), and groups that are only part of the world,
 # > such as ranks 1 and 3 of five.
 
 
@@ -117,8 +118,8 @@ check("week07.bubble", bubble_and_speedup, cases=cases)
 # ## 2 · The picture first
 #
 # Two ranks, each with half of the layers. Blue is a forward; a backward takes twice as long and is drawn as two
-# boxes, the gradients of its input and of its weights. Grey is the bubble. Its *length* is the same in all three; what
-# shrinks is its share.
+# boxes, the gradients of its input and of its weights. Gray is the bubble. Its *length* is the same in all three
+# timelines, but its share shrinks.
 
 # %%
 by_hand = parse_schedule([["0F0", "0B0"], ["1F0", "1B0"]])
@@ -131,26 +132,27 @@ figures.show(figure, figures.draw_timelines(axes, [("GPipe", schedule) for sched
 #
 # - **P** ranks, one stage each; **M** microbatches. Papers write p and m.
 # - **`1F3`**: microbatch 3 forward in stage 1; **`1B3`** its backward. This is torch's grammar too.
-# - A **schedule** (调度) is data: for every rank the list of such texts, in order.
+# - A **schedule** (调度) is data: each rank's list of such strings, in order.
 #   `[["0F0", "0B0"], ["1F0", "1B0"]]` is a whole step of two ranks.
 # - **`W[L_P, I, J]`**: layers are split over the pipeline axis. A rank never sees the layers that it does not hold.
 #
-# No loop with sends and receives: the order is written down once, and the same value is checked, drawn, simulated and
-# run.
+# There is no loop of sends and receives. You write the order once, and the same value is checked, drawn, simulated and
+# executed.
 #
 # ## 4 · Cut the model into stages
 #
-# The slowest stage sets the pace of all, so cut by seconds and not by number of layers. **`split_stages(seconds,
-# num_stages)`** takes the cost of each layer, whole numbers, and returns how many layers each stage gets: in order,
-# one or more each, the slowest stage as quick as it can be. *About 10 lines.*
+# The slowest stage sets the pace for all, so split by seconds, not by number of layers. **`split_stages(seconds,
+# num_stages)`** takes the cost of each layer as integers and returns the number of layers per stage. Layers stay in
+# order, each stage gets at least one, and the slowest stage is as fast as possible. *About 10 lines.*
 #
 # **By hand:** layers of 3, 1, 1 and 1 seconds in two stages. Two layers each, `[2, 2]`, makes stages of 4 and 2
-# seconds: every microbatch waits for the 4. `[1, 3]` makes 3 and 3. Nothing is quicker, for the first layer alone takes
-# 3. Where several answers are equally quick, any of them is right.
+# seconds: every microbatch waits for the slower stage. `[1, 3]` makes 3 and 3. Nothing is faster, because the first
+# layer alone takes 3. If several answers are equally fast, any of them is right.
 #
-# <details><summary>Hint 1: another question</summary>
+# <details><summary>Hint 1: ask a simpler question</summary>
 #
-# Can it be done with no stage above a limit? Fill stage after stage and see. Then try limits.
+# Is there a split in which no stage takes longer than a given limit? Fill one stage after another to find out. Then try
+# increasing limits.
 # </details>
 #
 # <details><summary>Hint 2: one line missing</summary>
@@ -160,7 +162,7 @@ figures.show(figure, figures.draw_timelines(axes, [("GPipe", schedule) for sched
 #     sizes, place = [], 0
 #     for stages_left in reversed(range(num_stages)):
 #         size = 1
-#         while ...:  # the next layer fits, and each stage to come keeps one
+#         while ...:  # the next layer fits, and a layer remains for each later stage
 #             size += 1
 #         sizes.append(size)
 #         place += size
@@ -172,7 +174,7 @@ figures.show(figure, figures.draw_timelines(axes, [("GPipe", schedule) for sched
 
 # %% exercise="week07.split-stages"
 def split_stages(seconds, num_stages):
-    """Number of layers of each stage, so that the slowest stage is as quick as it can be; seconds: one per layer."""
+    """Number of layers per stage such that the slowest stage is as fast as possible. seconds: one number per layer."""
     ### BEGIN SOLUTION
     for limit in range(max(seconds), sum(seconds) + 1):
         sizes, place = [], 0
@@ -198,10 +200,10 @@ cases = [{"seconds": seconds, "num_stages": num} for seconds, num in to_cut]
 check("week07.split-stages", split_stages, cases=cases)
 
 # %% [markdown]
-# ## 5 · Talking to both neighbours
+# ## 5 · Talking to both neighbors
 #
-# In the middle of a step an activation goes to the next rank while a gradient comes back from it. The code below
-# sends first and receives second, on every rank. **Which rank gets through? Commit to an answer, then run.**
+# In the middle of a step, a rank sends an activation to the next rank while a gradient comes back from it. In the code
+# below, every rank sends first and receives second. **Which rank finishes? Commit to an answer, then run.**
 
 
 # %%
@@ -211,7 +213,7 @@ def everybody_sends_first(activation, gradient):
         dist.send(activation, group_dst=rank + 1)
     if rank > 0:
         dist.send(gradient, group_dst=rank - 1)
-    # ... and only then would anybody receive
+    # ... only after this would a rank receive
 
 
 try:
@@ -220,15 +222,15 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# None of them. Two neighbours that both send wait for each other, and a pipeline is neighbours all the way.
+# None of them. Two neighbors that both send wait for each other, and every rank of a pipeline has a neighbor.
 #
 # ### Hang hunt: `exchange_with_neighbours`
 #
 # **`exchange_with_neighbours(activation, gradient, *, group)`** sends `activation` to rank+1 and `gradient` to rank−1,
-# and returns what it receives: `(activation from rank−1, gradient from rank+1)`. All have one shape and dtype. Rank 0
-# has no previous rank: its `gradient` is None, and so is the first thing that it returns. The last rank has no next
-# rank: its `activation` and the second thing are None. Only send and receive, one message to each neighbour; leave
-# the inputs alone. *About 12 lines.*
+# and returns what it receives: `(activation from rank−1, gradient from rank+1)`. All have the same shape and dtype.
+# Rank 0 has no previous rank, so its `gradient` and the first value it returns are None. The last rank has no next
+# rank, so its `activation` and the second value it returns are None. Use only sends and receives, one message to each
+# neighbor, and do not modify the inputs. *About 12 lines.*
 #
 # **By hand**, three ranks, one number each:
 #
@@ -239,13 +241,13 @@ except shardlab.RanksFailed as report:
 # | returns | (None, 21) | (10, 22) | (11, None) |
 #
 # `dist.isend(tensor, group_dst=…, group=group)` and `dist.irecv(buffer, group_src=…, group=group)` start a message and
-# return at once; `.wait()` on what they return ends it. Ranks count within the group. A buffer is an empty tensor of
-# the right shape: `torch.empty_like`.
+# return immediately; call `.wait()` on the result to finish it. Ranks are relative to the group. The buffer is an empty
+# tensor of the right shape: `torch.empty_like`.
 
 
 # %% exercise="week07.neighbours"
 def exchange_with_neighbours(activation, gradient, *, group):
-    """Send the activation to rank+1, the gradient to rank-1; return (what rank-1 sends, what rank+1 sends)."""
+    """Send the activation to rank+1 and the gradient to rank-1; return (tensor from rank-1, tensor from rank+1)."""
     ### BEGIN SOLUTION
     rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
     before = None if rank == 0 else torch.empty_like(gradient)
@@ -270,22 +272,22 @@ check("week07.neighbours", exchange_with_neighbours, cases=[two, half, part_of_t
 
 # %% [markdown]
 # > **A correction.** "P2P volume = activation × microbatches" counts one direction at one boundary. The gradients come
-# > back (×2), there are P−1 boundaries, with v chunks per rank (week 8) there are vP−1, and with sequence parallelism
-# > over t ranks (week 6) each of them sends 1/t of it. You will count it in section 10.
+# > back (×2), and there are P−1 boundaries, or vP−1 with v chunks per rank (week 8). With sequence parallelism over t
+# > ranks (week 6), each rank sends 1/t of it. You will measure this in section 10.
 #
 # ## 6 · GPipe
 #
-# All forwards, then all backwards. **`gpipe(num_ranks, num_microbatches)`** returns the schedule: for every rank its
-# list of texts, rank r running stage r. *About 4 lines.* The check reads your texts, sees whether the step can run at
-# all, and plays it on a clock.
+# All forwards, then all backwards. **`gpipe(num_ranks, num_microbatches)`** returns the schedule: one list of strings
+# per rank, where rank r runs stage r. *About 4 lines.* The check parses your strings, tests that the step can run, and
+# simulates its timing.
 #
-# **By hand**, two ranks and two microbatches: rank 0 has `["0F0", "0F1", "0B0", "0B1"]`, rank 1 the same with stage 1
-# in front, `["1F0", "1F1", "1B0", "1B1"]`.
+# **By hand**, two ranks and two microbatches: rank 0 has `["0F0", "0F1", "0B0", "0B1"]`, and rank 1 has the same for
+# stage 1, `["1F0", "1F1", "1B0", "1B1"]`.
 
 
 # %% exercise="week07.gpipe"
 def gpipe(num_ranks, num_microbatches):
-    """GPipe as data: a list for each rank, of texts such as "1F3" (stage, letter, microbatch)."""
+    """GPipe as data: one list per rank, of strings such as "1F3" (stage, letter, microbatch)."""
     ### BEGIN SOLUTION
     return [[f"{rank}{kind}{m}" for kind in "FB" for m in range(num_microbatches)] for rank in range(num_ranks)]
     ### END SOLUTION
@@ -298,26 +300,26 @@ check("week07.gpipe", gpipe, cases=cases)
 # %% [markdown]
 # ## 7 · 1F1B: the same bubble, a fraction of the memory
 #
-# In the GPipe that you wrote, every rank holds the activations of all M microbatches. But the last rank could go
-# backward as soon as it has gone forward. **1F1B**: rank r warms up with P−1−r forwards, then alternates one forward
-# and one backward, and ends with the backwards that are left.
+# In the GPipe that you wrote, every rank holds the activations of all M microbatches. But the last rank could run the
+# backward of a microbatch right after its forward. In **1F1B**, rank r warms up with P−1−r forwards, then alternates
+# one forward and one backward, and ends with the remaining backwards.
 #
 # **By hand**, two ranks and three microbatches. Rank 0 warms up with one forward, rank 1 with none:
 #
-# | | warm-up | one forward, one backward | left | holds at most |
+# | | warm-up | one forward, one backward | remaining | holds at most |
 # |---|---|---|---|---|
 # | rank 0 | `0F0` | `0F1 0B0 0F2 0B1` | `0B2` | 2 |
 # | rank 1 | | `1F0 1B0 1F1 1B1 1F2 1B2` | | 1 |
 #
 # **Predict first:** how many activations does rank r hold at most? And does the bubble shrink?
 #
-# **`one_f_one_b(num_ranks, num_microbatches)`** returns the schedule, also for fewer microbatches than ranks. *About 8
-# lines.*
+# **`one_f_one_b(num_ranks, num_microbatches)`** returns the schedule. It must also work for fewer microbatches than
+# ranks. *About 8 lines.*
 
 
 # %% exercise="week07.one-f-one-b"
 def one_f_one_b(num_ranks, num_microbatches):
-    """1F1B as data, in the order of the paper (2104.04473, figure 4, its upper half)."""
+    """1F1B as data, in the order of the paper (2104.04473, upper half of figure 4)."""
     ### BEGIN SOLUTION
     schedule = []
     for rank, forwards in enumerate(gpipe(num_ranks, num_microbatches)):
@@ -346,21 +348,22 @@ figures.show(figure, figures.draw_timelines(axes, rows, marks=figures.Marks(phas
 
 # %% [markdown]
 # The bubble is the same, (P−1)/(M+P−1) = 3/11. The memory is min(P−r, M) microbatches instead of M. To draw or run
-# yours, write `parse_schedule(one_f_one_b(4, 8))` instead of `builders.one_f_one_b(4, 8)`, here and below.
+# your own schedule, write `parse_schedule(one_f_one_b(4, 8))` instead of `builders.one_f_one_b(4, 8)`, here and below.
 #
-# > **What M costs depends on what you hold fixed.** At a fixed *microbatch size*, each further microbatch costs this
-# > GPipe one more set of activations per rank, and 1F1B, from M = P on, nothing. At a fixed *batch*, M microbatches are
-# > each 1/M as large: GPipe's M of them are the whole batch, whatever M is, and 1F1B's memory falls as M grows.
+# > **What M costs depends on what you hold fixed.** At a fixed *microbatch size*, each additional microbatch costs this
+# > GPipe one more set of activations per rank; 1F1B pays nothing more from M = P on. At a fixed *batch*, each of M
+# > microbatches has 1/M of the size: GPipe always holds the whole batch, and 1F1B's memory falls as M grows.
 # >
-# > **And the GPipe of the paper** (arXiv 1811.06965) does not keep all that: it recomputes. A stage keeps the *input*
-# > of each microbatch and runs its forward again before the backward (week 6: full recomputation). What is inside the
-# > layers is then there for one microbatch at a time, and more microbatches of a fixed batch need *less* memory. The
-# > price is a second forward. 1F1B needs no recomputation to be small, and can be combined with it.
+# > **The paper's GPipe** (arXiv 1811.06965) does not keep all activations: it recomputes. A stage keeps the *input* of
+# > each microbatch and runs its forward again before the backward (week 6: full recomputation). Only one microbatch at
+# > a time needs the activations inside the layers, so more microbatches of a fixed batch need *less* memory. The cost
+# > is a second forward. 1F1B is small without recomputation, and the two can be combined.
 #
 # ## 8 · A loss that is right and a gradient that is not
 #
-# Here is a whole GPipe step on real ranks: each stage is `tanh(x @ weight)`, and the last rank has the loss. It was
-# "tested": its loss is that of one process. **Where would you look for the bug? Run, and look at both lines.**
+# Here is a whole GPipe step on real ranks: each stage is `tanh(x @ weight)`, and the last rank computes the loss. It
+# was "tested": its loss matches that of one process. **Where would you look for the bug? Run it and look at both
+# lines.**
 
 
 # %%
@@ -406,38 +409,38 @@ for num in (1, 4):
     print(f"{num} microbatches: loss {their_loss / loss:.3f}, gradient {(first + last).norm() / leaf.grad.norm():.3f}")
 
 # %% [markdown]
-# Both numbers should be 1.000: they are divided by those of one process. The loss is logged and looks fine; with Adam,
-# which hardly cares how large a gradient is, even the curve does. Gradient clipping cares. PyTorch's torchtitan had
-# this bug ([issue 2972](https://github.com/pytorch/torchtitan/issues/2972), 2026): the pipeline's loss was divided
-# *after* the backward, for the log only.
+# Both numbers are ratios to one process, so they should be 1.000. The loss is logged and looks fine. With Adam, which
+# hardly depends on the gradient's scale, even the loss curve looks fine. Gradient clipping does depend on it.
+# PyTorch's torchtitan had this bug ([issue 2972](https://github.com/pytorch/torchtitan/issues/2972), 2026): the
+# pipeline's loss was divided *after* the backward, only for the log.
 #
 # **By hand:** three rows have the losses 1, 3 and 8; their mean is 4. As microbatches of two rows and one row, the
-# means are 2 and 8. Their sum is 10, and their mean 5: both are wrong. Which two factors make 4 of 2 and 8?
+# means are 2 and 8. Their sum is 10 and their mean is 5; both are wrong. Which weights turn 2 and 8 into 4?
 #
 # ### Bug hunt: `pipeline_step`
 #
-# This step also has its order built in. Repair both. **`run_slots(schedule, forward, weights, like, *, group)`** runs
-# this rank's list of *any* schedule, in the order of the list, and returns `{microbatch: loss}`: on the rank of the
-# last stage all losses, elsewhere none. Your own trainer (week 15) will call it.
+# This step also hard-codes its order. Fix both. **`run_slots(schedule, forward, weights, like, *, group)`** runs this
+# rank's list of *any* schedule, in the order of the list, and returns `{microbatch: loss}`, which is empty except on
+# the rank of the last stage. Your own trainer (week 15) will call it.
 #
-# - `forward(stage, m, x)` returns a stage's output, on the last stage the loss. On stage 0, `x` is None.
+# - `forward(stage, m, x)` returns a stage's output; on the last stage, the loss. On stage 0, `x` is None.
 # - `weights(stage)` lists a stage's weights; `like[m]` has the shape and dtype of microbatch m's activation.
 #
 # **`Messages`** names a message by the slot that needs it: after `1F3`, the rank of stage 1 calls `messages.send(y,
 # 2, "F", 3)`, and the rank of stage 2, for `2F3`, calls `messages.receive(2, "F", 3)`. `send` does not wait
 # (`dist.isend`): in 1F1B neighbors send to each other at the same time, and blocking sends would hang, as in section
-# 5. Give each message its own `tag`, a number computed from stage, kind and m, because two messages between the same
-# ranks may arrive in another order than they are asked for. If a rank holds both stages, keep the tensor in `here`
+# 5. Give each message its own `tag`, a number computed from stage, kind and m, because a rank may receive two messages
+# from the same rank in a different order than they were sent. If one rank holds both stages, keep the tensor in `here`
 # and send nothing.
 #
-# The next cell is given. `backward` also knows week 8's letters: there B becomes I, the gradient of x, and later W,
-# those of the weights. Only I sends; keep for W what it needs.
+# The next cell is given. `backward` also knows week 8's letters, where B is split into I, the gradient of x, and later
+# W, the gradients of the weights. Only I sends; keep what W will need.
 #
-# **`loss_share(y, target, num_rows)`** is what the last stage calls backward on: the shares of all microbatches add up
-# to the mean over the batch's `num_rows` rows. The last microbatch of an epoch may have fewer rows than the others.
+# The last stage calls backward on **`loss_share(y, target, num_rows)`**. The shares of all microbatches add up to the
+# mean over the batch's `num_rows` rows. The last microbatch of an epoch may have fewer rows than the others.
 #
-# The given `pipeline_step` runs your two functions on stages of `tanh(x @ weight)`, and the check brings its own lists.
-# Send each activation and each gradient once; leave the inputs alone. *About 30 lines.*
+# The given `pipeline_step` runs your two functions on stages of `tanh(x @ weight)`; the check uses its own schedules.
+# Send each activation and each gradient once, and do not modify the inputs. *About 30 lines.*
 
 
 # %%
@@ -445,7 +448,7 @@ import re
 
 
 def parsed(schedule):
-    """Given. For each rank (stage, letter, microbatch) of its texts; an overlapped pair (week 13) is two."""
+    """Given. Each rank's slots as (stage, letter, microbatch); an overlapped pair (week 13) becomes two."""
     found = [re.findall(r"(\d+)([FBIW])(\d+)", " ".join(slots)) for slots in schedule]
     return [[(int(stage), kind, int(m)) for stage, kind, m in slots] for slots in found]
 
@@ -456,7 +459,7 @@ def owners(schedule):
 
 
 def backward(kind, x, y, gradient, weights):
-    """Given. "B": all gradients; "I": only that of x; "W": only those of the weights."""
+    """Given. Compute gradients. "B": all; "I": only that of x; "W": only those of the weights."""
     if kind != "I":
         torch.autograd.backward(y, gradient, inputs=weights if kind == "W" else None)
     elif x is not None:
@@ -465,14 +468,14 @@ def backward(kind, x, y, gradient, weights):
 
 # %% exercise="week07.pipeline-step"
 class Messages:
-    """Moves tensors between slots, each message with its own tag; none is sent to this rank itself."""
+    """Moves tensors between slots. Each message has its own tag; a rank never sends to itself."""
 
     def __init__(self, owner, like, group):
         self.owner, self.like, self.group = owner, like, group
-        self.here, self.under_way = {}, []  # (stage, kind, m): tensor, and (tensor, work) of each send
+        self.here, self.under_way = {}, []  # {(stage, kind, m): tensor} and [(tensor, work) of each send]
 
     def send(self, tensor, stage, kind, m):
-        """Start to send what slot (stage, kind, m) needs to the rank of that stage."""
+        """Start sending the input of slot (stage, kind, m) to the rank of that stage."""
         ### BEGIN SOLUTION
         to, tensor = self.owner[stage], tensor.detach().contiguous()
         if to == dist.get_rank(self.group):
@@ -483,7 +486,7 @@ class Messages:
         ### END SOLUTION
 
     def receive(self, stage, kind, m):
-        """What slot (stage, kind, m) of this rank needs, from the rank of the stage before, or, for "B", behind."""
+        """The input of this rank's slot (stage, kind, m): from the previous stage for "F", the next one for "B"."""
         ### BEGIN SOLUTION
         source = self.owner[stage - 1 if kind == "F" else stage + 1]
         if source == dist.get_rank(self.group):
@@ -495,14 +498,14 @@ class Messages:
 
 
 def loss_share(y, target, num_rows):
-    """A microbatch's share of the mean square error of a batch with this number of rows."""
+    """A microbatch's share of the mean squared error of a batch with `num_rows` rows."""
     ### BEGIN SOLUTION
     return mse_loss(y, target) * len(target) / num_rows
     ### END SOLUTION
 
 
 def run_slots(schedule, forward, weights, like, *, group):
-    """Run this rank's slots, texts such as "1F3"; returns {microbatch: loss}, filled on the rank of the last stage."""
+    """Run this rank's slots, such as "1F3"; returns {microbatch: loss}, empty except on the last stage's rank."""
     slots, owner = parsed(schedule)[dist.get_rank(group)], owners(schedule)
     messages, last = Messages(owner, like, group), len(owner) - 1
     alive, losses = {}, {}
@@ -532,7 +535,7 @@ def run_slots(schedule, forward, weights, like, *, group):
 
 
 def pipeline_step(weights, microbatches, targets, schedule, *, group):
-    """Given. (loss, gradients of this rank's weights); weights[stage] is None if the stage is another rank's."""
+    """Given. (loss, gradients of this rank's weights). weights[stage] is None if another rank has the stage."""
     leaves = [None if weight is None else weight.clone().requires_grad_() for weight in weights]
 
     def forward(stage, m, x):
@@ -551,7 +554,7 @@ cases += [sizes | {"schedule": "gpipe"} | short, sizes | {"ranks": 1, "stages": 
 check("week07.pipeline-step", pipeline_step, cases=cases)
 
 # %% [markdown]
-# Now your two lists on real ranks, with the numbers from above. All four should be 1.000.
+# Now run your two schedules on real ranks, with the numbers from above. All four ratios should be 1.000.
 
 
 # %%
@@ -566,15 +569,15 @@ for build in (gpipe, one_f_one_b):
     print(f"{build.__name__}: loss {their_loss / loss:.3f}, gradient {ratio:.3f}")
 
 # %% [markdown]
-# > **A tied embedding is a second trap of this kind.** Look at the cell that compared: both ranks held the *same*
-# > weight, and only `first + last`, the sum of the two ranks' gradients, was the gradient of one process. In GPT the
-# > first stage embeds tokens and the last one uses the same matrix for the logits. Each of the two sees its own half of
-# > the gradient. Frameworks all-reduce it over a group of just these two ranks, once per step; forget it, and the two
-# > copies drift apart without a word.
+# > **A tied embedding is a similar trap.** In the cell above, both ranks held the *same* weight, and only
+# > `first + last`, the sum of the two ranks' gradients, matched the gradient of one process. In GPT the first stage
+# > embeds tokens, and the last stage uses the same matrix for the logits. Each of the two computes only part of the
+# > gradient. Frameworks all-reduce it over a group of just these two ranks, once per step; without that, the two copies
+# > silently drift apart.
 #
 # ## 9 · Choose and run
 #
-# Move the sliders, predict, then press *Run it*: real ranks, real messages, stages that sleep.
+# Move the sliders, predict, then press *Run it*. Ranks and messages are real; the stages just sleep.
 
 # %% tags=["interactive"]
 figures.schedule_explorer("1f1b", run=run_emulated)
@@ -582,8 +585,8 @@ figures.schedule_explorer("1f1b", run=run_emulated)
 # %% [markdown]
 # ## 10 · Predict, then measure
 #
-# **The bubble.** Stages that *sleep* for an exact time show it on any laptop: two cores can run four sleepers, but
-# not four matrix products. First the utilisation of two stages, then both schedules on four ranks.
+# **The bubble.** Stages that *sleep* for an exact time show it on any laptop: two cores can run four sleeping ranks at
+# once, but not four matrix products. First the utilization of two stages, then both schedules on four ranks.
 
 # %%
 for num in (1, 4, 8):
@@ -598,24 +601,23 @@ rows = [("1F1B, predicted", measured.schedule), ("1F1B, measured", measured)]
 figures.show(figure, figures.draw_timelines(axes, rows))
 
 # %% [markdown]
-# **What a profiler sees.** That was a clock of sleepers. Here is a real step of 1F1B, four ranks that share one H200
-# and eight microbatches, as torch's profiler recorded it: a list of GPU kernels, and when each of them ran. Blue is
-# forward, orange backward, dark blue a message. **Compare it with the timeline above: what is the same, what is not?**
+# **In a profiler.** Those stages only slept. Here is a real 1F1B step with four ranks on one H200 and eight
+# microbatches, as torch's profiler recorded it: a list of GPU kernels and when each ran. Blue is forward, orange
+# backward, dark blue a message. **Compare it with the timeline above: what is the same, and what is not?**
 
 # %%
 figure, ax = figures.new_axes(9, 3.9)
 figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week07"), name="1F1B on one H200"))
 
 # %% [markdown]
-# The order is the schedule's, slot by slot. The lengths are not. The schedule has a bubble of 27%; here 43% of the
-# ranks' time is without compute: messages between neighbours take time, too, and this 1F1B hides almost none of them.
-# Each rank sends, then waits for what it needs next. A message's kernel runs from its launch until the partner has done
-# its part; where it only waits for the partner, the figure is hatched. And four ranks that share one GPU slow each
-# other down: a forward is shorter while the others wait. `docs/profiler.md` says how to make such a picture of your
-# own steps.
+# The order matches the schedule, slot by slot, but the lengths do not. The schedule has a bubble of 27%; here the ranks
+# spend 43% of the time without computing, because messages between neighbors also take time and this 1F1B hides almost
+# none of it. Each rank sends, then waits for its next input. A message's kernel runs from its launch until the other
+# rank joins; where it only waits for that rank, the figure is hatched. Ranks that share a GPU also slow each other down: a forward is shorter
+# while the others wait. `docs/profiler.md` explains how to make such a figure of your own steps.
 #
-# **Bytes and memory.** Now with real layers: `execute` runs the same data, the meter counts what a rank hands to
-# `send`, and two hooks of autograd count the activations that it keeps and gives back. Which ranks send half as much?
+# **Bytes and memory.** Now with real layers: `execute` runs the same schedules, the meter counts the bytes passed
+# to `send`, and two autograd hooks count the activations it saves and releases. Which ranks send half as much?
 
 
 # %%
@@ -650,11 +652,10 @@ for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
 # `megatron/core/pipeline_parallel/schedules.py` of NVIDIA/Megatron-LM. Three questions:
 #
 # 1. `"forwards_first"`: torch runs `Schedule1F1B` on 8 stages with 32 microbatches. How many forwards does the rank of
-#    **stage 2** do before its first backward? A number.
-# 2. `"divides"`: which function of Megatron's file divides the loss by `num_microbatches`, before the backward? A
-#    name.
-# 3. `"order"`: one turn of torch's loop in the steady state has two batches of messages, each named by its `desc`, and
-#    two calls of `self._stage` that compute. Which, in order? A list of four names.
+#    **stage 2** run before its first backward? A number.
+# 2. `"divides"`: which function in Megatron's file divides the loss by `num_microbatches` before the backward? A name.
+# 3. `"order"`: one iteration of torch's steady-state loop has two batches of messages, each named by its `desc`, and
+#    two calls of `self._stage` that compute. Name all four, in order. A list of four names.
 
 # %% exercise="week07.reading"
 reading_answers = {"forwards_first": None, "divides": None, "order": None}
@@ -671,32 +672,32 @@ check("week07.reading", reading_answers)
 # %% [markdown]
 # ## 12 · Challenge: a schedule under a cap
 #
-# Your GPUs hold the activations of C microbatches, and C is at most P. **`capped(num_ranks, num_microbatches,
-# max_activations)`** returns a schedule of F and B in which no rank ever holds more, and which takes *no longer than
-# it must*. F takes 1 unit, B takes 2. *About 17 lines.*
+# Each of your GPUs can hold the activations of C microbatches, with C at most P. **`capped(num_ranks, num_microbatches,
+# max_activations)`** returns a schedule of F and B in which no rank ever holds more, and whose total time is *minimal*.
+# F takes 1 unit, B takes 2. *About 17 lines.*
 #
-# How long must it take? A microbatch that enters rank 0 leaves it 3P units later at the earliest, and only C can be
-# inside. With M = qC + s and 1 ≤ s ≤ C, the last s enter after q such rounds: **3·((q+1)P + s − 1)** units. That is
-# `least_makespan` in `shardlab.pipeline_parallel.bounds`, and it can be reached. For P = 4, M = 8, C = 2: 51 units
+# What is the minimum? A microbatch that enters rank 0 leaves it 3P units later at the earliest, and only C can be in
+# the pipeline. With M = qC + s and 1 ≤ s ≤ C, the last s enter after q such rounds: **3·((q+1)P + s − 1)** units. That
+# is `least_makespan` in `shardlab.pipeline_parallel.bounds`, and it can be reached. For P = 4, M = 8, C = 2: 51 units
 # instead of 33.
 #
-# **By hand**, P = 2, M = 2, C = 1: rank 0 may not begin its second forward before its first backward has ended. So
-# `0F0 0B0 0F1 0B1` on rank 0 and `1F0 1B0 1F1 1B1` on rank 1; each round trip takes 1 + 1 + 2 + 2 = 6 = 3P units, two
-# of them 12. By the formula, 2 = 1·1 + 1, so q = 1, s = 1, and 3·(2·2 + 0) = 12.
+# **By hand**, P = 2, M = 2, C = 1: rank 0 cannot start its second forward until its first backward has ended. So rank 0
+# runs `0F0 0B0 0F1 0B1` and rank 1 runs `1F0 1B0 1F1 1B1`. Each round trip takes 1 + 1 + 2 + 2 = 6 = 3P units, so two
+# take 12. By the formula, 2 = 1·1 + 1, so q = 1, s = 1, and 3·(2·2 + 0) = 12.
 #
-# 1F1B with a shorter warm-up obeys the cap, but takes 69: somewhere a rank waits for a forward while a backward lies
+# 1F1B with a shorter warm-up obeys the cap, but takes 69: somewhere a rank waits for a forward while a backward is
 # ready. When yours is right, measure it: `run_emulated(parse_schedule(capped(4, 8, 2)))`.
 #
 # <details><summary>Hint</summary>
 #
-# Do not look for a pattern: play the clock. Note when each pass ends. Of all passes that could come next, on any
-# rank, append the one that can begin first; if two can begin at the same time, take the backward.
+# Do not look for a pattern: simulate. Record when each pass ends. Among all passes that could come next on any rank,
+# append the one that can start first; if there is a tie, choose the backward.
 # </details>
 
 
 # %% exercise="week07.capped"
 def capped(num_ranks, num_microbatches, max_activations):
-    """A schedule of F (1 unit) and B (2) in the least time, no rank holding more than max_activations."""
+    """The fastest schedule of F (1 unit) and B (2 units) in which no rank holds more than max_activations."""
     ### BEGIN SOLUTION
     schedule, ends = [[] for _ in range(num_ranks)], {}
     free, num_f, num_b = ([0] * num_ranks for _ in range(3))
@@ -725,13 +726,13 @@ check("week07.capped", capped, cases=cases)
 # ## 13 · Interview: P = 8, bubble below 10%: what is the smallest M?
 #
 # **`smallest_num_microbatches(num_ranks, percent)`** returns the smallest M whose bubble is *below* `percent` %, for
-# whole percentages. Mind the word: two stages idle 1/(M+1), which is exactly 50% at M = 1, so below 50% needs M = 2.
+# whole percentages. Below is strict: two stages idle 1/(M+1), which is exactly 50% at M = 1, so below 50% needs M = 2.
 # *About 2 lines.*
 
 
 # %% exercise="week07.smallest"
 def smallest_num_microbatches(num_ranks, percent):
-    """The smallest number of microbatches for which the bubble (P-1)/(M+P-1) is below `percent` per cent."""
+    """The smallest number of microbatches for which the bubble (P-1)/(M+P-1) is below `percent` percent."""
     ### BEGIN SOLUTION
     return (num_ranks - 1) * (100 - percent) // percent + 1
     ### END SOLUTION
@@ -743,23 +744,23 @@ cases = [{"num_ranks": num_ranks, "percent": percent} for num_ranks, percent in 
 check("week07.smallest", smallest_num_microbatches, cases=cases)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: the number and why it is not one less; how far *your*
-# measured bubble of section 10 was from the formula, and why; what so many microbatches cost in GPipe and in 1F1B; what
-# stops you from raising M forever; what you would try instead.
+# Now write the answer that you would give, in five to eight sentences: the number and why it is not one less; how far
+# *your* measured bubble in section 10 was from the formula, and why; what that many microbatches cost in GPipe and in
+# 1F1B; why you cannot keep raising M; what you would try instead.
 
 # %% [markdown] manual="week07.interview" points=2
 # ### BEGIN SOLUTION
 # From 7/(M+7) < 1/10 follows M > 63, so M = 64; at 63 the bubble is exactly 10%. On my machine the measured bubble was
-# between 28% and 31% for P = 4, M = 8, where the formula says 27.3%: messages and waking up take about a millisecond a
-# slot, which the formula does not know, and stages are rarely equal.
+# between 28% and 31% for P = 4, M = 8, where the formula says 27.3%. Messages and waking up take about a millisecond
+# per slot, which the formula ignores, and stages are rarely equal.
 #
-# In GPipe without recomputation 64 microbatches mean the activations of 64 microbatches on every GPU. In 1F1B rank 0
-# holds 8, whatever M is, so 1F1B is what makes such an M possible.
+# In GPipe without recomputation, every GPU holds the activations of all 64 microbatches. In 1F1B, rank 0 holds 8,
+# however large M is, so 1F1B makes such an M possible.
 #
-# M cannot grow forever: with a fixed batch each microbatch gets smaller until the GPU's matrix products are
-# inefficient, and with a fixed microbatch the batch grows beyond what helps training, the more so as data parallelism
-# multiplies it. Instead I would interleave v chunks per rank (bubble divided by v, messages times v), use a zero-bubble
-# schedule, or fewer stages and more tensor parallelism inside the server.
+# M cannot grow forever. With a fixed batch, each microbatch gets smaller until the GPU's matrix products are
+# inefficient. With a fixed microbatch, the batch grows beyond what helps training, and data parallelism multiplies it.
+# Instead I would interleave v chunks per rank (bubble divided by v, messages times v), use a zero-bubble schedule, or
+# use fewer stages and more tensor parallelism inside the server.
 #
 # Full marks: 64 with the reason, one measured number, GPipe against 1F1B memory, one limit of M, one remedy.
 # ### END SOLUTION
@@ -767,9 +768,9 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 # %% [markdown]
 # ## 14 · Recap
 #
-# <details><summary>P = 4, M = 8: what share idles, and does 1F1B change it?</summary>
+# <details><summary>P = 4, M = 8: what share of the time is idle, and does 1F1B change it?</summary>
 #
-# 3/11, and no: 1F1B changes the memory, from 8, 8, 8, 8 microbatches to 4, 3, 2, 1.
+# 3/11, and no: 1F1B changes only the memory, from 8, 8, 8, 8 microbatches to 4, 3, 2, 1.
 # </details>
 #
 # <details><summary>Which rank of 1F1B runs out of memory first?</summary>
@@ -779,30 +780,30 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 #
 # <details><summary>You double the microbatches of a fixed batch. Which bytes change?</summary>
 #
-# None in total: twice as many messages, each half as large. Latency is paid twice as often.
+# The total stays the same: twice as many messages, each half as large. You pay the latency twice as often.
 # </details>
 #
 # ## 15 · Take away
 #
 # > **One.** The bubble of P equal stages is (P−1)/(M+P−1): more microbatches make it smaller. At a fixed microbatch
-# > size each of them costs memory in GPipe (or its input, if that recomputes); in 1F1B, beyond P, it does not.
+# > size, each one costs GPipe its activations (or its input, with recomputation); in 1F1B, those beyond P cost nothing.
 #
-# > **Two.** A stage boundary costs one activation forward and one gradient back: the axis for slow links.
+# > **Two.** A stage boundary costs one activation forward and one gradient back, so use this axis for slow links.
 #
-# > **Three.** A right loss proves nothing about the gradient. Compare the gradient of every stage, tied weights too,
-# > with one process.
+# > **Three.** A right loss proves nothing about the gradient. Compare the gradient of every stage, including tied
+# > weights, with one process.
 #
 # ## 16 · Going further
 #
-# - Huang et al., *GPipe*, arXiv 1811.06965. Look for: from which M on they find the bubble negligible, what your
-#   formula says of it, and what recomputation leaves of the memory.
+# - Huang et al., *GPipe*, arXiv 1811.06965. Look for: the M from which they find the bubble negligible, what your
+#   formula says for it, and how much memory recomputation saves.
 # - Narayanan et al., *PTD-P*, arXiv 2104.04473. Look for: figure 4, and how section 2.2 counts the bubble as a share of
-#   the *ideal* time, (p−1)/m, and not of the whole.
+#   the *ideal* time, (p−1)/m, not of the total time.
 # - Fan et al., *DAPPLE*, arXiv 2007.01045. Look for: how they choose stages of unequal size.
-# - Megatron Bridge, *Parallelisms Guide*, its part on the pipeline. Look for: how the first and last stage get fewer
+# - Megatron Bridge, *Parallelisms Guide*, the section on pipelines. Look for: how the first and last stage get fewer
 #   layers.
-# - **Labs 1 and 2**: `labs/README.md` says how to run `pp_simulation.py` on your machine, and Megatron's own pipeline
-#   beside ours. `docs/one-screen/pipeline-1f1b.md` shows the whole 1F1B step in one screen.
+# - **Labs 1 and 2**: `labs/README.md` explains how to run `pp_simulation.py` on your machine, and how to compare
+#   Megatron's pipeline with ours. `docs/one-screen/pipeline-1f1b.md` shows the whole 1F1B step on one screen.
 #
 # **An experiment, not graded.** Simulate 1F1B with `Durations(forward=[1, 1, 1, 2])` (and the same for the gradients):
-# one stage is twice as slow. What becomes of your bubble?
+# one stage is half as fast. What happens to your bubble?

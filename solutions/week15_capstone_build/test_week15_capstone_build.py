@@ -1,4 +1,4 @@
-"""Week 15: the numbers that its page names, its references by hand and against the package, and partial credit."""
+"""Week 15: numbers on its page, reference solutions checked by hand and against the package, and partial credit."""
 
 import inspect
 from random import Random
@@ -50,7 +50,7 @@ def test_gradients_of_the_page_by_hand():
 
 @pytest.mark.parametrize("sizes", [case["mesh"] for case in finish.CHECK.draw(Random(1))])
 def test_each_gradient_is_made_up_of_parts_that_are_all_there(sizes):
-    """Every rank's part of a kind is counted by somebody, and those who add up together agree on whom."""
+    """Some rank adds every rank's part of a kind, and ranks that sum together agree on their members."""
     mesh = Mesh(**sizes)
     for kind in finish.KINDS:
         sharers = [rank for rank in range(mesh.world) if kind in finish.kinds_of(mesh, rank)]
@@ -89,7 +89,7 @@ def test_all_suspects_are_drawn_and_one_is_healthy_on_every_mesh():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_each_suspect_breaks_what_the_check_expects(seed):
-    """In one process as on real ranks: tests/shardlab/hybrid/test_suspects.py has the same table."""
+    """In one process; tests/shardlab/hybrid/test_suspects.py has the same table on real ranks."""
     space: dict = {}
     exec(known.find("week15.which-axis", "right_as_taught").source, space)
     rng = Random(seed)
@@ -118,19 +118,19 @@ def test_what_the_reading_questions_ask_is_so():
 @pytest.mark.parametrize(
     ("exercise", "name", "points", "sentence"),
     [
-        ("week15.data-order", "keeps_a_generator", 0, "a resumed run would read other data"),
+        ("week15.data-order", "keeps_a_generator", 0, "a resumed run would read different data"),
         ("week15.data-order", "interleaved", 0, "the same sequences in another order"),
         ("week15.finish", "norms_are_partial", 0, "a part of the tokens only"),
         ("week15.finish", "experts_times_ep", 0, "times what it should be"),
         ("week15.own-weights", "experts_by_tp", 0, "Only ep splits the experts"),
-        ("week15.backward", "only_the_last", 0, "A sum over all microbatches"),
+        ("week15.backward", "only_the_last", 0, "Sum over all microbatches"),
         ("week15.update", "sums_again", 0, "the formula says 0 B"),
         ("week15.update", "whole_sums_with_zero_1", 0, "ZeRO-1 scatters a sum"),
         ("week15.loop", "ep_reads_alike", 0, "in one process"),
-        ("week15.which-axis", "ep_against_one", 0, "'ep' is accused"),
+        ("week15.which-axis", "ep_against_one", 0, "you accused 'ep'"),
         ("week15.reshard", "local_layers", 0, "of the whole model"),
         ("week15.newest", "by_text", 0, "is the newest complete one"),
-        ("week15.recipe", "too_slow", 2, "is to be reached"),
+        ("week15.recipe", "too_slow", 2, "it must be at most"),
     ],
 )
 def test_what_a_student_reads(judged, exercise, name, points, sentence):

@@ -16,26 +16,26 @@
 #
 # *4 hours · 1 to 8 ranks · no GPU needed*
 #
-# Your answers of fourteen weeks become one trainer: a small GPT over data, pipeline, context, tensor and expert
-# parallel ranks. It must do what one rank does, up to rounding, and run without this notebook. Then a rank is killed,
-# and training continues on *other* axes.
+# Your answers of fourteen weeks become one trainer: a small GPT with data, pipeline, context, tensor and expert
+# parallelism. Its results must match one rank up to rounding, and it must run without this notebook. Then a rank is
+# killed, and training continues on a *different* mesh.
 #
 # After this week you can
 #
 # - [ ] **build** a trainer for five axes: its weights, stages, sums, steps and checkpoints;
-# - [ ] **find** the axis that broke a training from gradients alone, where the loss shows nothing;
+# - [ ] **find** the axis with a bug from gradients alone, when the loss shows nothing;
 # - [ ] **decide** how often to save, and which recipe fits under a cap.
 #
 # **Before you start**, answer two questions for yourself.
 #
 # <details><summary>Over which ranks is the gradient of a dense weight added up, and over which an expert's?</summary>
 #
-# Over dp and cp together: they have other tokens and the same weight. An expert's over edp, the ranks with a copy of
-# it. </details>
+# A dense weight's over dp and cp together: these ranks have the same weight and different tokens. An expert's over edp,
+# the ranks with a copy of it. </details>
 #
 # <details><summary>Two ranks have 3 and 9 valid tokens. May the loss be the mean of their means?</summary>
 #
-# No. The three tokens would count three times as much. Add up the losses, and divide by 12.
+# No. Each of the three tokens would count three times as much. Add up the losses and divide by 12.
 # </details>
 
 # %%
@@ -52,9 +52,9 @@ from mine import collectives, ddp, fsdp, long_context, model, moe, pipeline, pro
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Mixtral 8x7B has 46.7 billion parameters. With Adam and mixed precision each takes 18 bytes, if gradients are summed
-# in float32 as in week 10. **How many of the five axes does it take until a rank's states fit into 80 GB?** Guess,
-# then run.
+# Mixtral 8x7B has 46.7 billion parameters. With Adam and mixed precision each takes 18 bytes if gradients are summed
+# in float32, as in week 10. **How many of the five axes do you need until a rank's states fit into 80 GB?** Guess, then
+# run.
 
 # %%
 mixtral = costs.find_model("mixtral-8x7b")
@@ -67,64 +67,64 @@ rounds = {
 }
 rows = {name: vars(costs.state_bytes(mixtral, layout, gradient_bytes=4)) for name, layout in rounds.items()}
 figure, ax = figures.new_axes(7, 2.6)
-title = "Copies save nothing, and tp little: pp and ep cut the states of Mixtral until they fit"
+title = "dp saves nothing and tp little: pp and ep shrink Mixtral's states until they fit"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# dp and cp split *tokens*, not weights. tp cuts what is dense, and here the experts, 97% of Mixtral, stay whole. pp and
-# ep split those. A trainer has to know which is which, for every tensor.
+# dp and cp split *tokens*, not weights. tp splits dense weights; here the experts, 97% of Mixtral, stay whole. pp and
+# ep split the experts. A trainer must know the kind of every tensor.
 #
 # ## 2 · The picture first
 #
-# Eight ranks: tp 2, cp 2, pp 2. Which ranks have rank 5's weights, and other tokens? Which have its tokens, and other
-# columns? Which has the stage before?
+# Eight ranks: tp 2, cp 2, pp 2. Which ranks have rank 5's weights but different tokens? Which have its tokens but
+# different columns? Which has the previous stage?
 
 # %%
 figure, ax = figures.new_axes(8, 1.9)
 figures.show(figure, figures.draw_groups(ax, mesh.Mesh(tp=2, cp=2, pp=2), 5, ranks_per_node=4))
 
 # %% [markdown]
-# Experts need no ranks of their own: **ep** (专家并行) ranks of a stage have different experts, **edp** ranks copies of
-# the same ones. (Here dp · cp = ep · edp; your trainer gives ep its own ranks.)
+# Experts need no extra ranks: **ep** (专家并行) ranks of a stage have different experts, and **edp** ranks have copies
+# of the same experts. (Here dp · cp = ep · edp; your trainer gives ep its own ranks.)
 #
-# **Notation.** `g{U_dp,cp}` is a gradient that is still to be added up over dp and cp. A norm's is `g{U_dp,cp,tp}`, an
-# expert's `g{U_edp}`: the tokens of the other ep ranks are in it already, the all-to-all's backward has brought them.
+# **Notation.** `g{U_dp,cp}` is a gradient that must still be summed over dp and cp. A norm's is `g{U_dp,cp,tp}`, an
+# expert's `g{U_edp}`: the all-to-all's backward has already brought the tokens of the other ep ranks.
 #
 # ## 3 · The bill of five axes
 #
-# A stage has layers/pp layers. Each rank has `tokens` tokens of a microbatch (cp has split them), each h numbers in
-# bf16. tp splits experts, too. In one forward
+# A stage has layers/pp layers. Each rank has `tokens` tokens of a microbatch (after cp's split), each h numbers in
+# bf16. tp also splits experts. In one forward
 #
-# - **tp** adds up partial sums, twice per layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
-# - **cp** passes keys and values round a ring: to each of cp − 1 others, 2 · tokens · kv/tp numbers per layer;
-# - **ep** sends rows there and back: of tokens/tp tokens, k copies each, a share of (ep − 1)/ep leaves.
+# - **tp** adds partial sums twice per layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
+# - **cp** passes keys and values around a ring: cp − 1 messages of 2 · tokens · kv/tp numbers per layer;
+# - **ep** sends rows out and back: of tokens/tp tokens, k copies each, a share of (ep − 1)/ep leaves the rank.
 #
-# Once per step gradients are added up: of dense/(tp · pp) numbers over dp · cp ranks, and of experts/(tp · pp · ep)
-# numbers over dp · cp/ep.
+# Once per step, gradients are summed: dense/(tp · pp) numbers over dp · cp ranks, and experts/(tp · pp · ep) numbers
+# over dp · cp/ep.
 #
-# **By hand.** tp 2, cp 2, ep 2, dp 1, pp 1; one layer, h = 4, kv = 2, 4 tokens, k = 1; 8 dense numbers, 16 of experts.
-# A ring all-reduce sends 2 · (n − 1)/n times its bytes (week 1), for two ranks exactly once.
+# **By hand.** tp 2, cp 2, ep 2, dp 1, pp 1; one layer, h = 4, kv = 2, 4 tokens, k = 1; 8 dense numbers, 16 in experts.
+# A ring all-reduce sends 2 · (n − 1)/n times its bytes (week 1); for two ranks, exactly its bytes.
 #
 # | | |
 # |---|---|
 # | copies of a dense weight, of an expert | 1 · 2 = 2, and 2/2 = 1 |
 # | tp: two all-reduces of 4 · 4 numbers, 32 bytes each | 64 |
 # | cp: keys and values, 4 · 2/2 numbers each, to one other rank | 16 |
-# | ep: 4/2 tokens, one copy, 4 wide: 16 bytes, half of them leave, there and back | 16 |
+# | ep: 4/2 tokens, one copy, 4 wide: 16 bytes, half of them leave, out and back | 16 |
 # | gradients: 8/2 dense numbers, 8 bytes, over two ranks; experts have no copies | 8 |
 #
 # ### Warm-up: six numbers
 #
-# **`five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, experts)`** returns: how many ranks add up
-# a dense gradient; how many an expert's; bytes that a rank sends in a forward on tp, on cp, on ep; and bytes for all
-# gradients, by ring all-reduces in bf16. *About 8 lines.*
+# **`five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, experts)`** returns six numbers: how many
+# ranks sum a dense gradient; how many an expert's; the bytes that a rank sends in a forward on tp, on cp, on ep; and
+# those for all gradients, by ring all-reduces in bf16. *About 8 lines.*
 #
-# > **What the grade varies.** Numbers, meshes of one rank to eight, ranks without tokens, the order of bugs.
+# > **What the grade varies.** Numbers, meshes of one to eight ranks, ranks without tokens, the order of bugs.
 
 
 # %% exercise="week15.bill"
 def five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, experts):
-    """[ranks, ranks, bytes on tp, on cp, on ep, bytes of gradients]; bf16."""
+    """[ranks, ranks, bytes on tp, on cp, on ep, bytes of gradients], in bf16."""
 
     ### BEGIN SOLUTION
     def all_reduce(ranks, num_bytes):
@@ -146,23 +146,23 @@ axes = [{"tp": 2, "cp": 2, "ep": 4, "dp": 8, "pp": 4}, {"tp": 1, "cp": 1, "ep": 
 check("week15.bill", five_axis_bill, cases=[mesh | sizes for mesh in axes])
 
 # %% [markdown]
-# ## 4 · The data order knows no mesh
+# ## 4 · The data order does not depend on the mesh
 #
-# A run on dp = 4 that continues with dp = 2 must read what it would have read. So what a step reads depends on the seed
-# and the step, not on dp and not on the state of a random generator.
+# A run on dp = 4 that continues with dp = 2 must read the same data. So a step's data depends on the seed and the step,
+# not on dp or on the state of a random generator.
 #
 # **By hand.** 5 sequences, batches of 4. Epoch 0 is a permutation of 5, say `3 0 4 1 2`; epoch 1 another, `1 4 2 0 3`.
-# Step 0 reads `3 0 4 1`, step 1 `2 | 1 4 2`: a batch may cross into the next epoch. With dp = 2, replica 1 of step 1
-# reads `4 2`.
+# Step 0 reads `3 0 4 1`, step 1 `2 | 1 4 2`: a batch may cross into the next epoch. With dp = 2, replica 1 reads `4 2`
+# in step 1.
 #
-# **`sequences(seed, step, replica, dp, batch, num)`** returns the list of batch/dp numbers of sequences, 0 to num − 1,
-# that a replica reads. Every epoch reads each once, in its own order; another seed gives other orders.
-# (`Random(f"{seed}/{epoch}")` keeps no state; seed 7 in epoch 1 is not seed 8 in epoch 0.) *About 7 lines.*
+# **`sequences(seed, step, replica, dp, batch, num)`** returns the batch/dp sequence numbers, from 0 to num − 1, that a
+# replica reads. Every epoch reads each sequence once, in its own order; other seeds give other orders.
+# (`Random(f"{seed}/{epoch}")` keeps no state; seed 7 in epoch 1 differs from seed 8 in epoch 0.) *About 7 lines.*
 
 
 # %% exercise="week15.data-order"
 def sequences(seed, step, replica, dp, batch, num):
-    """The numbers of the sequences of one replica in one step; the r-th part of the step's batch is replica r's."""
+    """The sequence numbers of one replica in one step; replica r reads the r-th part of the step's batch."""
 
     ### BEGIN SOLUTION
     def place(number):
@@ -177,7 +177,7 @@ def sequences(seed, step, replica, dp, batch, num):
 
 
 def order_of(calls):
-    """Given. The answers to many calls."""
+    """Given. The results of many calls."""
     return [sequences(*call) for call in calls]
 
 
@@ -186,26 +186,26 @@ small = {"seed": 7, "num": 20, "batch": 8, "dp": [1, 2, 4]}
 check("week15.data-order", order_of, cases=[small, {"seed": 3, "num": 24, "batch": 6, "dp": [1, 3]}])
 
 # %% [markdown]
-# ## 5 · The sums behind the backward
+# ## 5 · The sums after the backward
 #
-# The backward is over. Each rank has gradients of the *sum* of its own valid tokens' losses. Wanted: those of the mean
+# After the backward, each rank has gradients of the *sum* of its own valid tokens' losses. We want those of the mean
 # over all valid tokens of all ranks.
 #
 # **By hand.** dp 2, tp 2. Ranks 0 and 1 have 3 valid tokens, ranks 2 and 3 have 1. A dense weight's gradients are 6, 6,
-# 2, 2: tp ranks have the same. A norm's are 4, 2, 1, 1: each has seen half of the sequence. Both become (6 + 2)/4 = 2:
-# the sum goes over dp, for the norm over tp as well, and the divisor is the 4 tokens of dp 0 and dp 1. An expert's 3
-# and 5 on two edp ranks become (3 + 5)/4 = 2, with the same divisor. A tied weight has two gradients, 5 on the first
-# stage and 3 on the last; add these first: its replica has 8.
+# 2, 2: equal on tp ranks. A norm's are 4, 2, 1, 1, because each rank has seen half of the sequence. Both become
+# (6 + 2)/4 = 2: sum over dp, for the norm also over tp, and divide by the 4 tokens of dp 0 and dp 1. An expert's 3 and
+# 5 on two edp ranks become (3 + 5)/4 = 2, with the same divisor. A tied weight has two gradients, 5 on the first stage
+# and 3 on the last. Add these first: its replica has 8.
 #
 # **`finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends)`** returns a list of new gradients. A kind is
-# `"dense"`, `"split"` (a tp rank has a part of its own), `"norm"`, `"expert"` or `"tied"` (first and last stage each
+# `"dense"`, `"split"` (each tp rank has a different part), `"norm"`, `"expert"` or `"tied"` (first and last stage each
 # use the whole weight). `tokens` is this rank's number of valid tokens, possibly 0. `copies` is the group over dp and
-# cp. Send no gradient more than once over a group. *About 10 lines.*
+# cp. Send each gradient at most once over a group. *About 10 lines.*
 
 
 # %% exercise="week15.finish"
 def finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends):
-    """Gradients of the mean over all valid tokens; the given tensors stay as they are."""
+    """Gradients of the mean over all valid tokens; does not modify the given tensors."""
     ### BEGIN SOLUTION
     valid = torch.tensor([float(tokens)], dtype=torch.float64)
     dist.all_reduce(valid, group=copies)
@@ -228,12 +228,12 @@ check("week15.finish", finish_gradients, cases=[{"mesh": mesh, "numbers": 250} f
 # %% [markdown]
 # ## 6 · Your own trainer
 #
-# Given are `mine.model`, a GPT as functions of a dict of weights, and `mine.program`, which reads recipes. You write
-# the rest.
+# You are given `mine.model`, a GPT as functions of a dict of weights, and `mine.program`, which reads recipes. You
+# write the rest.
 #
-# A model is a list of **blocks**: `embed`, the layers `0`, `1`, …, and `last`, a norm and the loss. A weight is called
-# `block.name`, such as `0.up`. A **unit**, `"block kind"` such as `"0 split"`, is one flat tensor of all weights of a
-# block that are of one kind: few messages, as in week 4.
+# A model is a list of **blocks**: `embed`, the layers `0`, `1`, …, and `last`, a norm and the loss. Weights are named
+# `block.name`, such as `0.up`. A **unit**, `"block kind"` such as `"0 split"`, is one flat tensor with all weights of
+# one kind in a block. This keeps messages few, as in week 4.
 
 
 # %%
@@ -242,23 +242,23 @@ for name, weight in model.new_weights(dense).items():
     print(f"{name:14} {model.kind_of(name):6} {list(weight.shape)}")
 
 # %% [markdown]
-# ### Round 1: what a rank has
+# ### Round 1: the weights of a rank
 #
 # **By hand.** pp 2, 3 layers: stage 0 has `embed`, `0`, `1`; stage 1 has `2`, `last`. With tp 2, `up` (32, 128) becomes
-# (32, 64), as `model.SPLIT_BY_TP` says. ep splits the first dimension of what begins with `expert`. Norms stay whole.
+# (32, 64), see `model.SPLIT_BY_TP`. ep splits the first dimension of weights named `expert…`. Norms stay whole.
 #
-# - **`own_stages(schedule, rank, layers)`** returns `{stage: blocks}` of a rank of a schedule such as `[["0F0", …]]`;
-#   your `pipeline.split_stages([1] * layers, num_stages)` divides layers.
+# - **`own_stages(schedule, rank, layers)`** returns a rank's `{stage: blocks}` for a schedule such as `[["0F0", …]]`;
+#   your `pipeline.split_stages([1] * layers, num_stages)` divides the layers.
 # - **`own_weights(weights, blocks, places, sizes)`** returns this rank's parts of the weights of these blocks.
 # - **`new_units(weights, sharers, zero_stage)`** returns units, and `{name: shape}` of each. `sharers(key)` is (rank,
-#   size) in the group that shares a unit: it is padded for that size, and with ZeRO-3 a rank keeps its slice.
+#   size) in the group that shares a unit. Pad the unit for that size; with ZeRO-3 a rank keeps only its slice.
 #
 # *About 28 lines.*
 
 
 # %% exercise="week15.own-weights"
 def own_stages(schedule, rank, layers):
-    """The blocks of each stage of a rank, {stage: ["embed", "0", "1"]}; the last stage ends with "last"."""
+    """The blocks of each of a rank's stages, {stage: ["embed", "0", "1"]}; the last stage ends with "last"."""
     ### BEGIN SOLUTION
     owner = pipeline.owners(schedule)
     sizes = pipeline.split_stages([1] * layers, len(owner))
@@ -318,35 +318,35 @@ check("week15.own-weights", units_of_ranks, cases=[*cases, {"pp": 2, "stages": "
 # ### Round 2: the forward of a stage
 #
 # A `program.Trainer` has `recipe`, `groups` (each axis, `copies`, `edp`, `stage`, and `alone`, one rank), `stages`,
-# `units`,
-# `shapes`, and `balance` by block; `trainer.sharers(key)` is the group that shares a unit. These use your answers:
+# `units`, `shapes`, and `balance` by block; `trainer.sharers(key)` is the group that shares a unit. Use
 #
 # - `model.embed(w, inputs, positions, groups)`, `model.layer(positions, balance, recipe, groups, x, w)` and
 #   `model.sum_of_losses(x, w, labels, recipe, groups)`, with `w` the block's weights by name;
-# - `fsdp.Gather.apply(unit, torch.Size([numbers]), group)`. With ZeRO-3 gather *inside*
-#   `sequence_parallel.recompute_function(function, torch.Generator(), *tensors)`: nothing gathered outlives its block.
+# - `fsdp.Gather.apply(unit, torch.Size([numbers]), group)`. With ZeRO-3, gather *inside*
+#   `sequence_parallel.recompute_function(function, torch.Generator(), *tensors)`, so that no gathered weight outlives
+#   its block.
 #
-# **`named(trainer, key, unit)`** returns a unit's weights by name, **`run_block(trainer, block, compute, *x)`**
-# `compute(*x, weights)`, and **`stage_output(trainer, microbatch, stage, x)`** what a stage passes on, or the sum of
-# losses. A microbatch is (inputs, labels, positions). **By hand:** 10 numbers with shapes `a` (2, 3) and `b` (3,) are
-# a, b and one of padding. *About 30 lines.*
+# **`named(trainer, key, unit)`** returns a unit's weights by name, **`run_block(trainer, block, compute, *x)`** returns
+# `compute(*x, weights)`, and **`stage_output(trainer, microbatch, stage, x)`** a stage's output, or the sum of losses.
+# A microbatch is (inputs, labels, positions). **By hand:** 10 numbers with shapes `a` (2, 3) and `b` (3,) are a, b and
+# one number of padding. *About 30 lines.*
 
 
 # %% exercise="week15.stage"
 def named(trainer, key, unit):
-    """The weights of a unit by name; with ZeRO-3 they are gathered first."""
+    """The weights of a unit by name; ZeRO-3 gathers them first."""
     ### BEGIN SOLUTION
     shapes = trainer.shapes[key]
     sizes = [shape.numel() for shape in shapes.values()]
     if trainer.recipe.zero == 3:
         unit = fsdp.Gather.apply(unit, torch.Size([sum(sizes)]), trainer.sharers(key))
-    parts = unit.split([*sizes, len(unit) - sum(sizes)])  # the last one is padding
+    parts = unit.split([*sizes, len(unit) - sum(sizes)])  # the last part is padding
     return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts[:-1], strict=True)}
     ### END SOLUTION
 
 
 def run_block(trainer, block, compute, *x):
-    """compute(*x, weights by name); with ZeRO-3 the backward gathers the weights again, so that none is kept."""
+    """compute(*x, weights by name); with ZeRO-3 the backward gathers the weights again instead of keeping them."""
     ### BEGIN SOLUTION
     keys = [key for key in trainer.units if key.split()[0] == block]
 
@@ -364,7 +364,7 @@ def run_block(trainer, block, compute, *x):
 
 
 def stage_output(trainer, microbatch, stage, x):
-    """A stage's output (T, B, H), of the last stage the sum of its tokens' losses; x is None on stage 0."""
+    """A stage's output (T, B, H); on the last stage, the sum of its tokens' losses. x is None on stage 0."""
     ### BEGIN SOLUTION
     inputs, labels, positions = microbatch
     given = trainer.recipe, trainer.groups
@@ -384,7 +384,7 @@ def stage_output(trainer, microbatch, stage, x):
 
 
 def loss_and_gradients(recipe, stages, units, shapes, microbatch, **groups):
-    """Given. All stages one after the other on this rank, and the backward: loss, gradients, loads of experts."""
+    """Given. Run all stages in turn on this rank, then the backward: loss, gradients, loads of experts."""
     trainer, x = program.trainer_of(recipe, groups, units, stages, shapes), None
     for stage, _ in stages:
         x = stage_output(trainer, microbatch, stage, x)
@@ -402,33 +402,33 @@ check("week15.stage", loss_and_gradients, cases=[*cases, {"dp": 2, "zero": 3, "s
 #
 # Three of your answers compute gradients:
 #
-# - only dp, ZeRO-0: `ddp.ddp_backward(module, microbatches, buckets, group=…)`; here microbatches are numbers;
+# - only dp, ZeRO-0: `ddp.ddp_backward(module, microbatches, buckets, group=…)`; here microbatches are indices;
 # - ZeRO-2: `zero.zero2_backward(units, loss, group=…)` returns slices of means, for one microbatch;
-# - else `pipeline.run_slots(schedule, forward, weights, like, group=…)` returns losses by microbatch;
+# - otherwise: `pipeline.run_slots(schedule, forward, weights, like, group=…)` returns losses by microbatch;
 #   `weights(stage)` lists a stage's units.
 #
 # **`backward(trainer, forward, like)`** returns the sum of this rank's losses and `{key: gradient}`: sums over its
-# tokens, or (DDP, ZeRO-2 and 3) means of these over the sharers. Then no unit has a `grad`. **By hand:** dp 2, sums 6
-# and 2: DDP leaves 4 on both ranks. *About 28 lines.*
+# tokens, or (DDP, ZeRO-2 and 3) means of these over the sharers. It leaves no unit with a `grad`. **By hand:** dp 2,
+# sums 6 and 2: DDP leaves 4 on both ranks. *About 28 lines.*
 
 
 # %% exercise="week15.backward"
 def overlaps(recipe):
-    """Whether DDP averages gradients over dp while the backward still runs."""
+    """Whether DDP averages gradients over dp during the backward."""
     ### BEGIN SOLUTION
     return recipe.zero == 0 and recipe.tp == recipe.cp == recipe.ep == recipe.pp == 1
     ### END SOLUTION
 
 
 class Losses(torch.nn.Module):
-    """The model as a module whose output is the sum of a microbatch's losses; it also keeps them."""
+    """The model as a module whose output is the sum of a microbatch's losses; it also records the sums."""
 
     def __init__(self, units, forward):
         super().__init__()
         self.units, self.stage, self.found = torch.nn.ParameterList(units), forward, []
 
     def forward(self, number):
-        """The loss of a microbatch, by its number."""
+        """The loss of microbatch `number`."""
         ### BEGIN SOLUTION
         loss = self.stage(0, number, None)
         self.found.append(loss.detach())
@@ -461,7 +461,7 @@ def backward(trainer, forward, like):
 
 
 def gradients_of(recipe, stages, num_stages, num, units, inputs, **groups):
-    """Given. `backward` with stages of tanh(x · unit) in place of the model's."""
+    """Given. Run `backward` with stages of tanh(x · unit) instead of the model's."""
     trainer = program.trainer_of(recipe, groups, units, stages)
 
     def forward(stage, number, x):
@@ -481,8 +481,8 @@ check("week15.backward", gradients_of, cases=[one, *(one | other for other in mo
 # %% [markdown]
 # ### Round 4: sums, ZeRO, the optimizer
 #
-# A mean over N sharers, divided by valid/N, is the sum divided by all `valid` tokens; experts have another N. Then
-# `zero.zero1_step(units, mean, state, lr, group=…)` moves a slice and shares it; over `alone` it is a plain step.
+# A mean over N sharers, divided by valid/N, is the sum divided by all `valid` tokens; experts have a different N. Then
+# `zero.zero1_step(units, mean, state, lr, group=…)` updates a slice and shares it; over `alone` it is a plain step.
 #
 # | | gradients are | then | step over |
 # |---|---|---|---|
@@ -493,14 +493,14 @@ check("week15.backward", gradients_of, cases=[one, *(one | other for other in mo
 #
 # **By hand.** dp 2, 6 valid tokens, sums 9 and 3: (9 + 3)/6 = 2. ZeRO-2 has the mean 6 and divides by 6/2: 2 again.
 #
-# **`move(trainer, keys, mean, group)`** does one step of some units, with states in `trainer.states`. For `"sgd"` do
-# `master -= lr · mean` and call `zero1_step` with zeros, for which Adam does not move. **`update(trainer, gradients,
-# tokens, valid)`** does the rest. *About 32 lines.*
+# **`move(trainer, keys, mean, group)`** does one step for some units, with states in `trainer.states`. For `"sgd"`, do
+# `master -= lr · mean` and call `zero1_step` with zero gradients, for which Adam changes nothing. **`update(trainer,
+# gradients, tokens, valid)`** does the rest. *About 32 lines.*
 
 
 # %% exercise="week15.update"
 def move(trainer, keys, mean, group):
-    """Move units by this rank's slice of their mean gradient; then every rank of the group has them whole."""
+    """Update units with this rank's slice of their mean gradient; every rank of the group ends with whole units."""
     ### BEGIN SOLUTION
     units, lr = [trainer.units[key] for key in keys], trainer.recipe.lr
     if keys[0] not in trainer.states:
@@ -514,7 +514,7 @@ def move(trainer, keys, mean, group):
 
 
 def update(trainer, gradients, tokens, valid):
-    """A step with the gradients of the mean over all `valid` tokens, of which this rank has `tokens`."""
+    """Take a step with gradients of the mean over all `valid` tokens; this rank has `tokens` of them."""
     ### BEGIN SOLUTION
     recipe, groups, alone = trainer.recipe, trainer.groups, trainer.groups["alone"]
     for is_expert in (False, True):
@@ -538,7 +538,7 @@ def update(trainer, gradients, tokens, valid):
 
 
 def after_updates(recipe, units, gradients, tokens, valid, **groups):
-    """Given. The units after an update with each dict of gradients."""
+    """Given. The units after one update per dict of gradients."""
     trainer = program.trainer_of(recipe, groups, units)
     for one in gradients:
         update(trainer, one, tokens, valid)
@@ -556,8 +556,8 @@ check("week15.update", after_updates, cases=[one, *(one | other for other in [*m
 # - **`new_trainer(recipe, groups, weights, text)`** ends with `program.trainer_of(vars(recipe), groups, units,
 #   stages.items(), shapes, text)`; `program.SCHEDULES[recipe.schedule](pp, microbatches)` is the schedule.
 # - **`own_batch(trainer, step)`** returns microbatches, by `long_context.my_part`. Replicas are numbered over dp and
-#   ep, ep fastest; your `sequences` says what each reads of `trainer.text`.
-# - **`train_step(trainer, step)`** returns the mean loss on every rank. Your ring sums losses and tokens over
+#   ep, ep fastest; your `sequences` selects what each reads from `trainer.text`.
+# - **`train_step(trainer, step)`** returns the mean loss on every rank. Use your ring to sum losses and tokens over
 #   `copies`, and loads over `stage`, for `moe.moved_bias` with rate 0.01. Only the last stage has losses.
 #
 # **By hand.** dp 2, ep 2, a batch of 8: dp 1, ep 0 is replica 2, with sequences 4 and 5. *About 35 lines.*
@@ -565,7 +565,7 @@ check("week15.update", after_updates, cases=[one, *(one | other for other in [*m
 
 # %% exercise="week15.loop"
 def new_trainer(recipe, groups, weights, text):
-    """A rank's state at the start, of the whole weights by name and the whole text."""
+    """A rank's initial state, from the whole weights by name and the whole text."""
     ### BEGIN SOLUTION
     schedule = program.SCHEDULES[recipe.schedule](recipe.pp, recipe.microbatches)
     stages = own_stages(schedule, groups["pp"].rank(), recipe.layers)
@@ -583,7 +583,7 @@ def new_trainer(recipe, groups, weights, text):
 
 
 def own_batch(trainer, step):
-    """(inputs, labels, positions) of this rank for each microbatch; ranks of dp and ep have other sequences."""
+    """This rank's (inputs, labels, positions) per microbatch; dp and ep ranks have different sequences."""
     ### BEGIN SOLUTION
     recipe, groups = trainer.recipe, trainer.groups
     replica, num = groups["dp"].rank() * recipe.ep + groups["ep"].rank(), recipe.dp * recipe.ep
@@ -593,7 +593,7 @@ def own_batch(trainer, step):
 
 
 def train_step(trainer, step):
-    """One step; returns the mean loss over the whole batch, on every rank."""
+    """Run one step; returns the mean loss over the whole batch, on every rank."""
     ### BEGIN SOLUTION
     recipe, groups, batch = trainer.recipe, trainer.groups, own_batch(trainer, step)
     rows, positions = batch[0][0].shape
@@ -627,8 +627,8 @@ check("week15.loop", trained, cases=[*cases, {"dp": 2, "ep": 2, "experts": 4, "s
 # %% [markdown]
 # ### From one process to three axes at once
 #
-# One model on real ranks, with SGD: Adam divides a gradient by its own size, and so forgives a factor. **Predict:**
-# which round sends most?
+# One model on real ranks, with SGD, because Adam divides a gradient by its own size and hides a factor. **Predict:**
+# which mesh sends most?
 
 
 # %%
@@ -637,7 +637,7 @@ from shardlab.own import hunt, pack, saving, step_bytes
 
 
 def lap_on(given):
-    """Losses of three steps; bytes of the last one by axes, counted and by the formulas (over ep they need a count)."""
+    """Losses of three steps; the last step's bytes by axes, counted and by formula (which omits rows over ep)."""
     recipe = program.recipe_of({"steps": 3} | given, dist.get_world_size())
     weights, text = model.new_weights(recipe), model.new_text(recipe)
     trainer = assembled.new_trainer(recipe, program.groups_of(recipe), weights, text)
@@ -660,19 +660,19 @@ for given in laps:
     losses, sent = run(lap_on, given, ranks=ranks, timeout=120)[0]
     off = max(abs(a - b) for a, b in zip(losses, alone[given.get("experts", 0)], strict=True))
     bills = ", ".join(f"{axes} {num:,.0f} (formula {by_formula:,.0f})" for axes, (num, by_formula) in sent.items())
-    print(f"{given}: losses off by at most {off:.0e}; rank 0 sends over {bills}")
+    print(f"{given}: losses differ by at most {off:.0e}; rank 0 sends over {bills}")
 
 # %% [markdown]
-# Losses agree to about 1e-6, bytes with their formulas. (Over ep the router decides; no formula.)
+# Losses agree to about 1e-6, and bytes match their formulas. (Over ep the router decides, so there is no formula.)
 #
-# **It leaves the notebook.** When all checks pass, `work/mine/` is a program that needs only torch:
+# **Outside the notebook.** When all checks pass, `work/mine/` is a program that needs only torch:
 #
 # ```
 # torchrun --standalone --nproc-per-node 8 -m mine.train recipe.toml
 # ```
 #
-# The recipe has lines such as `dp = 2`, `tp = 2`, `steps = 20`. The next cell puts your modules into this page for
-# the grade: run it, then save.
+# The recipe has lines such as `dp = 2`, `tp = 2`, `steps = 20`. The next cell stores your modules in this page for
+# grading: run it, then save.
 
 # %%
 pack()
@@ -680,23 +680,23 @@ pack()
 # %% [markdown]
 # ## 7 · Hunt: which axis broke the loss?
 #
-# Seven suspects train the same step. One is healthy. Each of the others has a bug that a public code has had, and their
-# logs look alike. These are the threads, in no particular order:
+# Seven suspects train the same step. One is healthy. Each of the others has a bug from a public codebase, and their
+# logs look the same. These are the threads, in no particular order:
 #
-# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): a sum that was forgotten
+# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): a missing sum
 # - [DeepSpeed#5618](https://github.com/deepspeedai/DeepSpeed/issues/5618): a factor, hidden by Adam
 # - [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513): a mean of means
 # - [piper#13](https://github.com/uw-syfi/piper/issues/13): two halves of one weight
 # - [Automodel#3530](https://github.com/NVIDIA-NeMo/Automodel/pull/3530): gradients thrown away between microbatches
-# - [pytorch#144530](https://github.com/pytorch/pytorch/issues/144530): hooks that a split backward passes by
+# - [pytorch#144530](https://github.com/pytorch/pytorch/issues/144530): hooks that a split backward skips
 #
 # You may train each suspect on any mesh of up to four ranks and see its gradients. **Change one axis at a time.** Two
-# traps: ep has no ranks of its own here, so with what do you compare it? And right sums in another order differ by
-# rounding: one gradient, a key's bias, is zero by theory, so every digit of it is noise.
+# traps: ep has no ranks of its own here, so what do you compare it with? And correct sums in another order differ by
+# rounding: one gradient, a key's bias, is zero in theory, so every digit of it is noise.
 #
-# **`culprit(train)`** returns the guilty axis, or `None`, and the sorted list of kinds of weights whose gradients are
-# wrong, such as `("tp", ["norm"])`. `train(tp=2)` returns gradients by name; an axis left out is 1. **By hand**: on one
-# rank a norm's gradient is 4 and an expert's 6; with tp 2 they are 1 and 6, on all other axes 4 and 6. The answer is
+# **`culprit(train)`** returns the guilty axis, or `None`, and the sorted list of kinds of weights with wrong gradients,
+# such as `("tp", ["norm"])`. `train(tp=2)` returns gradients by name; omitted axes are 1. **By hand**: on one rank a
+# norm's gradient is 4 and an expert's 6; with tp 2 they are 1 and 6, on all other axes 4 and 6. The answer is
 # `("tp", ["norm"])`; without a bug it is `(None, [])`. *About 10 lines.*
 
 
@@ -724,7 +724,7 @@ def culprit(train):
 
 
 def culprit_in(table):
-    """Given. The same from a table of gradients on all meshes of up to four ranks."""
+    """Given. Calls `culprit` with a table of gradients on all meshes of up to four ranks."""
     return culprit(lambda tp=1, pp=1, cp=1, dp=1, ep=1: table[f"tp {tp}, pp {pp}, cp {cp}, dp {dp}, ep {ep}"])
 
 
@@ -732,13 +732,13 @@ def culprit_in(table):
 check("week15.which-axis", culprit_in, cases=[{"suspect": number} for number in range(7)])
 
 # %% [markdown]
-# The check trains suspects of its own. Now the bugs happen to **your** trainer (five of the six: it ties no weights). A
-# step of SGD with a learning rate of 1 subtracts the gradient itself. What do the losses say?
+# The check trains its own suspects. Now plant the bugs in **your** trainer (five of the six: it ties no weights). A
+# step of SGD with a learning rate of 1 subtracts the gradient itself. What do the losses show?
 
 
 # %%
 def gradients_on(suspect="nothing", **sizes):
-    """Loss and gradients by name of one step of your trainer on a mesh: real ranks, one call."""
+    """Loss and gradients by name of one step of your trainer, on real ranks of a mesh."""
     ranks = torch.Size(sizes.values()).numel()
     if (suspect, *sizes.items()) not in known:
         found = run(hunt.step_with, suspect, sizes, ranks=ranks, timeout=60)
@@ -746,38 +746,36 @@ def gradients_on(suspect="nothing", **sizes):
     return known[suspect, *sizes.items()]
 
 
-known = {}  # what ran once need not run again
+known = {}  # results, so that nothing runs twice
 for suspect in (hunt.NORMS, hunt.LAST):
     losses = [f"{gradients_on(suspect, **sizes)[0]:.4f}" for sizes in ({}, {"tp": 2}, {"pp": 2})]
     print(f"losses on one rank, tp 2, pp 2: {', '.join(losses)}; guilty:", end=" ")
     print(culprit(lambda suspect=suspect, **sizes: gradients_on(suspect, **sizes)[1]), f"({suspect})")
 
 # %% [markdown]
-# The losses agree in every printed digit, and yet gradients are partial sums. Nobody would notice in a month. (Router
-# and embeddings see a part of the positions, as norms do.)
+# The losses agree in every printed digit, but gradients are partial sums. This could go unnoticed for a month. (Router
+# and embeddings see only part of the positions, as norms do.)
 #
 # ## 8 · A checkpoint for any mesh
 #
-# A rank is lost, and the mesh that is left has other axes. So a checkpoint must not say *rank 3 had this*, but *these
-# rows and columns of that tensor of the whole model*. Megatron's had local layer numbers, says finding 12 of
-# [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): stage 1 got stage 0's layers.
+# After a rank is lost, the remaining ranks need a different mesh. So a checkpoint must not say *rank 3 had this*,
+# but *these rows and columns of that tensor of the whole model*. Megatron's had local layer numbers, according to
+# finding 12 of [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): stage 1 got stage 0's layers.
 #
 # **By hand.** Saved with tp 2: columns 0–12 of `up` by one rank, 12–24 by the other (the end is not included). Wanted
-# with tp 3: 0–8, 8–16, 16–24. The middle one reads 8–12 from the first and 12–16 from the second. With all 4 rows the
-# answer is `[[0, [0, 4], [8, 12]], [1, [0, 4], [12, 16]]]`. And the layer: what a rank of stage 1 calls layer 0 is
-# layer 2 of the model if its `first_layer` is 2. Two pieces fit if part, layer and expert are the same, counted in the
-# whole model.
+# with tp 3: 0–8, 8–16, 16–24. The middle piece reads 8–12 from the first and 12–16 from the second. With all 4 rows the
+# answer is `[[0, [0, 4], [8, 12]], [1, [0, 4], [12, 16]]]`. Layers: layer 0 of a rank of stage 1 is layer 2 of the
+# model if its `first_layer` is 2. Two pieces match if their part, layer and expert are the same in the whole model.
 #
-# A **piece** is a dict: `part`, `rows` and `columns` (begin and end, in the whole matrix); `layer`, counted by its rank
-# from `first_layer`; and `expert`, counted from `first_expert`, or −1 for what is no expert's. **`reads(piece,
-# saved)`** returns for a piece that is wanted a list of `[number in saved, [row, row end], [column, column end]]` that
-# covers it, each number read once, though replicas have copies; and `None` if a part of it is nowhere. *About 14
-# lines.*
+# A **piece** is a dict: `part`, `rows` and `columns` (begin and end, in the whole matrix); `layer`, relative to
+# `first_layer`; and `expert`, relative to `first_expert`, or −1 if there is none. **`reads(piece, saved)`** returns a
+# list of `[index in saved, [row, row end], [column, column end]]` that covers the wanted piece and reads each number
+# once, although replicas have copies; or `None` if part of it is missing. *About 14 lines.*
 
 
 # %% exercise="week15.reshard"
 def reads(piece, saved):
-    """What to read from which saved piece, in rows and columns of the whole matrix."""
+    """The reads that make up a piece: saved piece, rows and columns of the whole matrix."""
 
     ### BEGIN SOLUTION
     def name(one):
@@ -802,7 +800,7 @@ def reads(piece, saved):
 
 
 def all_reads(saved, wanted):
-    """Given. The answers for all pieces that are wanted."""
+    """Given. The reads of all wanted pieces."""
     return [reads(piece, saved) for piece in wanted]
 
 
@@ -814,24 +812,24 @@ incomplete = same | {"saved": [2, 2, 1, 1], "layers": 4, "what": "lost"}
 check("week15.reshard", all_reads, cases=[other_tp, other_pp_ep, incomplete])  # meshes as [tp, pp, ep, dp]
 
 # %% [markdown]
-# ### The newest one that is whole
+# ### The newest complete checkpoint
 #
-# A save writes into `step-40.tmp`, lists all files with their checksums in `manifest.json`, and renames the folder
-# last.
+# A save writes into `step-40.tmp`, lists all files with their checksums in `manifest.json`, and finally renames the
+# folder.
 #
 # **`newest_complete(folders)`** returns the name of the newest complete checkpoint, or `None`. `folders` maps a
-# folder's name to its files, name to text. A complete one is called `step-NUMBER`. Its manifest is JSON: `ranks`
-# says how many ranks saved; `sha256` maps the name of each rank's file, one per rank, to the checksum of
-# `text.encode()` in hex digits. Files that the manifest does not list do no harm.
+# folder's name to its files, name to text. A complete checkpoint is named `step-NUMBER`. Its manifest is JSON: `ranks`
+# is the number of ranks that saved; `sha256` maps the name of each rank's file, one per rank, to the checksum of
+# `text.encode()` in hex digits. Files that the manifest does not list are ignored.
 #
-# **By hand.** `step-9` and `step-10` have whole manifests and both their files; in `step-11` a file's text has another
-# checksum; `step-12` has no manifest; `step-13.tmp` was never renamed. The answer is `"step-10"`: not the largest name
-# as text, which is `step-9`, nor the largest number. *About 12 lines.*
+# **By hand.** `step-9` and `step-10` have whole manifests and both their files; in `step-11` a file's checksum does not
+# match; `step-12` has no manifest; `step-13.tmp` was never renamed. The answer is `"step-10"`: neither the largest name
+# as text, `step-9`, nor the largest number. *About 12 lines.*
 
 
 # %% exercise="week15.newest"
 def newest_complete(folders):
-    """The name of the newest folder that is a whole checkpoint."""
+    """The name of the newest complete checkpoint's folder, or None."""
 
     ### BEGIN SOLUTION
     import hashlib
@@ -862,7 +860,7 @@ check("week15.newest", newest_complete, cases=cases)
 # %% [markdown]
 # ## 9 · Kill a rank
 #
-# Your trainer with dp 2 · tp 2 saves every four steps; your `newest_complete` and `reads` load. In step 11 rank 2 gets
+# Your trainer with dp 2 · tp 2 saves every four steps; your `newest_complete` and `reads` load. In step 11, rank 2 gets
 # a SIGKILL. **Predict:** from which step does training continue, and what is lost?
 
 
@@ -881,7 +879,7 @@ except RanksFailed as report:
 print(sorted(path.name for path in (folder / "killed").iterdir()))
 
 # %% [markdown]
-# Three ranks are left; we use two, as a pipeline of two stages, and compare with an unbroken run on one rank.
+# Three ranks remain. We use two of them as a pipeline and compare with an uninterrupted run on one rank.
 
 
 # %%
@@ -890,9 +888,11 @@ resumed = go({"pp": 2}, 2, "killed")
 go({}, 1, "unbroken")
 broken, unbroken = (saving.losses_in(folder / name) for name in ("killed", "unbroken"))
 off = max(abs(one[step] - unbroken[step]) for one in (killed, broken) for step in one)
-print(f"went on after step {resumed}; losses of {len(broken)} steps differ from one rank's by at most {off:.0e}")
+print(f"resumed after step {resumed}; losses of {len(broken)} steps differ from one rank's by at most {off:.0e}")
 figure, ax = figures.new_axes(6, 2.6)
-ax.plot(list(unbroken), list(unbroken.values()), color="#0072B2", linewidth=5, alpha=0.35, label="one rank, unbroken")
+ax.plot(
+    list(unbroken), list(unbroken.values()), color="#0072B2", linewidth=5, alpha=0.35, label="one rank, uninterrupted"
+)
 then = {step: broken[step] for step in range(resumed + 1, 17)}
 for losses, look, size, colour, name in (
     (then, "s", 6, "#D55E00", "then pp 2"),
@@ -902,19 +902,19 @@ for losses, look, size, colour, name in (
 ax.axvline(11, color="#D55E00", linestyle="--")
 ax.annotate("rank 2 is killed", (11.1, max(broken.values())), va="top", color="#D55E00", fontsize=8)
 ax.set(xlabel="step", ylabel="loss")
-ax.set_title("The curve does not see that the mesh has changed", loc="left", fontsize=10)
+ax.set_title("The loss curve does not show that the mesh has changed", loc="left", fontsize=10)
 ax.legend(fontsize=8, loc="lower left")
-words = "In words: the loss of the run that was killed lies on the unbroken one, before and after the change of mesh."
+words = "In words: the killed run has the same losses as the uninterrupted one, before and after the change of mesh."
 figures.show(figure, words)
 
 # %% [markdown]
-# Steps 9 and 10 were done twice. That is the price of a failure: half an interval on average.
+# Steps 9 and 10 ran twice. A failure costs half an interval on average.
 #
 # ## 10 · Interview: how often do you save?
 #
-# Llama 3 405B met 419 unexpected interruptions in 54 days on 16,384 GPUs (arXiv 2407.21783, section 3.3.4): one in 3.1
-# hours, 5.78 years per GPU. A save stops the work for s seconds, after a failure R seconds pass before the work goes
-# on, M is the mean time between failures of the *job*.
+# Llama 3 405B had 419 unexpected interruptions in 54 days on 16,384 GPUs (arXiv 2407.21783, section 3.3.4): one in 3.1
+# hours, 5.78 years per GPU. A save stops the work for s seconds, a restart after a failure takes R seconds, and M is
+# the mean time between failures of the *job*.
 #
 # Work T, save, work T, save: a share T/(T + s) is work. A failure, one in M, costs R and on average half of T + s. So
 #
@@ -926,7 +926,7 @@ figures.show(figure, words)
 # − 50 = 967 s. Goodput with T = 1,000 s: 1000/1050 · (1 − (600 + 525)/10,000) = 84.5%.
 #
 # **`checkpoint_numbers(gpus, years_between_failures, save_seconds, restart_seconds)`** returns M in seconds (a year has
-# 365 days), Young's T, Daly's T, goodput with Young's T, and goodput with T of an hour. *About 8 lines.*
+# 365 days), Young's T, Daly's T, goodput with Young's T, and goodput with T = 3600 s. *About 8 lines.*
 
 
 # %% exercise="week15.interval"
@@ -951,22 +951,23 @@ llama = {"gpus": 16384, "years_between_failures": 5.78, "save_seconds": 30, "res
 check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences. Use your own numbers: how often Llama's job should
-# save, what it gains compared with once per hour, and what an asynchronous save changes in the formula and what it does
-# not. At ten times as many GPUs, which of s, R and T would you work on first?
+# Now write the answer that you would give, in five to eight sentences. Use your own numbers: how often Llama's job
+# should save, what it gains compared with once per hour, and what an asynchronous save changes in the formula and what
+# it does not. With ten times as many GPUs, which of s, R and T would you improve first?
 
 # %% [markdown] manual="week15.interview" points=2
 # ### BEGIN SOLUTION
-# With 16,384 GPUs something fails every 11,125 seconds, about 3.1 hours. With s = 30 s Young's interval is 817 s, not
-# quite 14 minutes; Daly's is 797 s, so the choice between them does not matter. Goodput is 87.6%, with a save every
-# hour 77.6%: ten percent of 16,384 GPUs for a number in a file.
+# With 16,384 GPUs something fails every 11,125 seconds, about 3.1 hours. With s = 30 s Young's interval is 817 s, just
+# under 14 minutes; Daly's is 797 s, so the choice between them does not matter. Goodput is 87.6%; with a save every
+# hour it is 77.6%: a number in a file is worth ten percent of 16,384 GPUs.
 #
-# An asynchronous save makes s the time that steps really wait: one copy to memory, a second or two. Then T can be some
-# minutes and the first factor is nearly one. It does not change R, and T cannot be shorter than a save takes to reach
-# the disk. At ten times as many GPUs M is 19 minutes. R = 600 s alone is then half of M: more than anything that saves
-# cost. So restarts come first: spare nodes, groups made again without all ranks, loading from a neighbour's memory.
+# With an asynchronous save, s is only the time that steps actually wait: one copy to memory, a second or two. Then T
+# can be a few minutes, and the first factor is nearly one. R does not change, and T cannot be shorter than the time a
+# save takes to reach the disk. With ten times as many GPUs, M is 19 minutes. Then R = 600 s alone is half of M, more
+# than any cost of saving. So I would improve restarts first: spare nodes, rebuilding groups without all ranks, loading
+# from a neighbor's memory.
 #
-# Full marks: M from the number of GPUs, both goodputs, s as what blocks, and R as the term that dominates.
+# Full marks: M from the number of GPUs, both goodputs, s as the blocking time, and R as the dominant term.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -974,13 +975,13 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 #
 # Four ranks, a small model with four experts, five steps of Adam on eight sequences. **`recipe`** is a dict: `tp`,
 # `pp`, `dp`, `cp`, `ep`, `microbatches`, `schedule` (gpipe, 1f1b, interleaved, zb-h1, zbv), `zero`, `recompute` (none,
-# selective, full, stage), `sequence_parallel`, `learning_rate`. What you leave out is the reference's: dp 4, one
-# microbatch, nothing sharded or recomputed. (So if you set tp, pp or cp, set dp as well.) The reference has 2.15 MB
-# alive at once, and its loss hardly moves.
+# selective, full, stage), `sequence_parallel`, `learning_rate`. Omitted keys default to the reference's: dp 4, one
+# microbatch, nothing sharded or recomputed. (So if you set tp, pp or cp, also set dp.) The reference has 2.15 MB alive
+# at once, and its loss hardly decreases.
 #
-# **One point:** after every step the same loss as one rank with your learning rate, and the last one at most 3.2. **Two
-# more:** no rank has more than 950,000 bytes alive. Speed depends on the machine and brings no points: your instructor
-# runs `autograder leaderboard`, which races each recipe with the reference.
+# **One point:** after every step the same loss as one rank with your learning rate, and a final loss of at most 3.2.
+# **Two more:** no rank has more than 950,000 bytes alive. Speed depends on the machine and earns no points: your
+# instructor runs `autograder leaderboard`, which races each recipe against the reference.
 
 
 # %%
@@ -1005,8 +1006,8 @@ check("week15.recipe", recipe, cases=[{"part": "loss", "seed": 0}, {"part": "cap
 # %% [markdown]
 # ## 12 · Read real code
 #
-# In your installed PyTorch: `torch/distributed/elastic/agent/server/api.py`, what torchrun does when a worker dies; and
-# `torch/distributed/checkpoint/filesystem.py`.
+# In your installed PyTorch, open `torch/distributed/elastic/agent/server/api.py` (what torchrun does when a worker
+# dies) and `torch/distributed/checkpoint/filesystem.py`.
 #
 # 1. `"waiting"`: in `SimpleElasticAgent._invoke_run`, all workers are healthy. Which number still makes the agent
 #    restart them? The name of the variable.
@@ -1029,9 +1030,9 @@ check("week15.reading", reading_answers)
 # %% [markdown]
 # ## 13 · Optional: gradients that have types
 #
-# Three of the six bugs are type errors, such as a norm's partial sum that is taken for a whole one.
-# [spmd_types](https://github.com/meta-pytorch/spmd_types) of week 5 takes several axes. `P` is a partial sum, `I` a
-# copy whose gradient is a copy as well. After `pip install spmd_types==0.3.1`:
+# Three of the six bugs are type errors, such as treating a norm's partial sum as a whole one.
+# [spmd_types](https://github.com/meta-pytorch/spmd_types) from week 5 supports several axes. `P` is a partial sum, `I`
+# a copy whose gradient is also a copy. Run `pip install spmd_types==0.3.1`, then:
 
 
 # %%
@@ -1064,28 +1065,29 @@ except ImportError:
 # %% [markdown]
 # ## 14 · Recap
 #
-# <details><summary>Why is the loss divided before the backward, by the tokens of all, and not averaged after
+# <details><summary>Why divide the loss by all ranks' tokens before the backward, instead of averaging after
 # it?</summary>
 #
-# Every gradient is then a sum, on every axis, and no divisor depends on the mesh.
+# Then every gradient is a sum on every axis, and no divisor depends on the mesh.
 # </details>
 #
-# <details><summary>A training is wrong with eight ranks and right with one. What do you compare first?</summary>
+# <details><summary>A training run is wrong with eight ranks and right with one. What do you compare first?</summary>
 #
-# Gradients of one step, name by name, on meshes that differ in one axis.
+# The gradients of one step, name by name, on meshes that differ in one axis.
 # </details>
 #
 # ## 15 · Take away
 #
-# > **One.** Five axes ask each gradient: who has another part of this sum? In the end there is one divisor.
+# > **One.** For each gradient and each of five axes, ask which ranks have another part of the sum. At the end, divide
+# > once.
 #
 # > **Two.** Loss curves hide bugs. Compare gradients, one axis at a time.
 #
-# > **Three.** What survives is what does not depend on the mesh: the data order, the names, the step.
+# > **Three.** Only what does not depend on the mesh survives a failure: the data order, the names, the step.
 #
 # ## 16 · Going further
 #
-# - *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: which share of failures is hardware.
+# - *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: the share of failures caused by hardware.
 # - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs that a
 #   program reported, and how it found them. Its author did not verify each one: which would you test first?
 #

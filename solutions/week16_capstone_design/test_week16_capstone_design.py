@@ -1,4 +1,4 @@
-"""Week 16: its references by hand and against the planner, its changes on real ranks, and what its page claims."""
+"""Week 16: reference solutions by hand and against the planner, the changes on real ranks, and the page's claims."""
 
 import inspect
 import math
@@ -129,7 +129,7 @@ def test_the_brief_of_the_page_has_several_designs_and_none_is_the_fastest():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_drawn_briefs_bind(seed):
-    """In the first the fewest GPUs are in time, in the second only the most; in the third memory forbids the best."""
+    """First, the fewest GPUs meet the deadline; second, only the most do; third, the best does not fit in memory."""
     roomy, late, tight = (case["brief"] for case in design.CHECK.draw(Random(seed)) if case["part"] == "cheapest")
     for brief in (roomy, late, tight):
         assert design.cheapest(brief) > 0
@@ -157,7 +157,7 @@ def changes():
 
 
 def seen_by_ranks(code, change, n):
-    """What the wrong code gives for a case on these ranks, as one number for each rank."""
+    """The wrong code's result for a case on these ranks, one number per rank."""
     rank = dist.get_rank()
     wrong = "found" if review.VERDICTS[change][0] else change
     if change in "ab":
@@ -255,9 +255,9 @@ def test_what_the_reading_questions_ask_is_so():
         ("week16.sheet", "cp_copies_nothing", 1, "Right: sent_bytes."),
         ("week16.bill", "hfu", 1, "Right: step_seconds."),
         ("week16.interval", "first_order", 1, "Right: best_interval."),
-        ("week16.design", "the_fastest", 1, "less is possible, fits and is in time"),
+        ("week16.design", "the_fastest", 1, "cheaper design fits and meets the deadline"),
         ("week16.review", "contiguous_copies", 0, "Change e is not reviewed correctly yet"),
-        ("week16.published", "constant_utilisation", 0, "10% are allowed"),
+        ("week16.published", "constant_utilisation", 0, "the limit is 10%"),
     ],
 )
 def test_what_a_student_reads(judged, exercise, name, points, sentence):
@@ -276,5 +276,5 @@ def test_the_sample_choice_names_the_numbers_of_its_design():
     assert [round(days[gpus]) for gpus in (256, 512, 1024)] == [70, 36, 19]
     assert [round(100 * (dollars[gpus] / dollars[512] - 1)) for gpus in (256, 1024)] == [-2, 4]
     text = " ".join("\n".join(cell.source for cell in notebooks.read_source("week16_capstone_design").cells).split())
-    assert "With 256 GPUs it would be 2% cheaper and takes 70 days. With 1,024 it takes 19 days" in text
+    assert "With 256 GPUs it would be 2% cheaper but take 70 days. With 1,024 it takes 19 days" in text
     assert "so 36 days mean 33 to 39" in text

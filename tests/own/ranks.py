@@ -1,6 +1,6 @@
-"""Ranks of torchrun that train recipes with `mine` alone, and save what they have: python ranks.py recipes.json folder.
+"""Train recipes on torchrun ranks with `mine` alone and save the results: python ranks.py recipes.json folder.
 
-Most of shardlab cannot be imported here; the meter can, because it counts from outside.
+Most of shardlab is hidden here; the meter is not, because it counts from outside.
 """
 
 import importlib.abc
@@ -15,7 +15,7 @@ HIDDEN += ["shardlab.hybrid", "shardlab.train", "shardlab.collectives", "shardla
 
 
 class Hidden(importlib.abc.MetaPathFinder):
-    """Refuse what the trainer must do without."""
+    """Refuse to import modules that the trainer must not use."""
 
     def find_spec(self, fullname, path=None, target=None):
         if any(fullname == name or fullname.startswith(f"{name}.") for name in HIDDEN):

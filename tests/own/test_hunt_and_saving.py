@@ -1,4 +1,4 @@
-"""Week 15's own trainer: planted public bugs show in gradients alone, and a killed run continues on other axes."""
+"""Week 15's own trainer: planted public bugs show only in gradients, and a killed run continues on another mesh."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_a_killed_run_continues_on_another_mesh_with_one_processs_losses(first, 
 
 def test_another_models_checkpoint_and_adams_states_are_refused(tmp_path):
     shardlab.run(saving.train_on, {}, tmp_path, 1, 1, ranks=1)
-    with pytest.raises(shardlab.RanksFailed, match="it was saved by another model"):
+    with pytest.raises(shardlab.RanksFailed, match="it was saved by a different model"):
         shardlab.run(saving.train_on, {"layers": 5}, tmp_path, 2, 1, ranks=1)
     with pytest.raises(shardlab.RanksFailed, match="train with sgd instead of adam"):
         shardlab.run(saving.train_on, {"optimizer": "adam", "lr": 0.01}, tmp_path, 2, 1, ranks=1)

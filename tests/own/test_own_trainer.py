@@ -1,4 +1,4 @@
-"""Week 15's trainer, made of the course's answers: 8 ranks of torchrun equal one process, and bytes their formulas."""
+"""Week 15's trainer, built from the course's answers: 8 torchrun ranks match one process, and bytes match formulas."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ Weights = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Run:
-    """The report of one rank about a recipe."""
+    """One rank's results for a recipe."""
 
     losses: list[float]
     weights: Weights
@@ -49,7 +49,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> list[list[Run]]:
-    """The reports of 8 ranks, for every recipe."""
+    """The results of 8 ranks, for every recipe."""
     folder = tmp_path_factory.mktemp("own")
     stand_ins.write_source(folder)
     (folder / "recipes.json").write_text(json.dumps([MODEL | one for one in RECIPES]))
@@ -66,7 +66,7 @@ def runs(tmp_path_factory) -> list[list[Run]]:
 
 
 def numbers_of(recipe: dict[str, Any], step: int) -> list[int]:
-    """The sequences of a step's batch, in the order of the page's solution."""
+    """Numbers of the sequences in a step's batch, in the order of the page's solution."""
     found = []
     for number in range(step * recipe["batch"], (step + 1) * recipe["batch"]):
         epoch, at = divmod(number, 64)
@@ -77,7 +77,7 @@ def numbers_of(recipe: dict[str, Any], step: int) -> list[int]:
 
 
 def one_process(recipe: dict[str, Any], folder: Path) -> tuple[list[float], _one_process.OneProcess]:
-    """Losses and the state at the end; the weights are drawn by the given module, which needs no ranks."""
+    """Losses and final state of one process. The given module, which needs no ranks, draws the weights."""
     drawn = subprocess.run(
         [sys.executable, "-c", DRAW, json.dumps(recipe), str(folder / "drawn.pt")],
         cwd=stand_ins.write_source(folder).parent,
@@ -113,7 +113,7 @@ def test_eight_ranks_equal_one_process_and_send_what_the_formulas_say(number, ru
             assert (weight - part).abs().max() <= SAME, name
         expected = step_bytes.sent_bytes(recipe, run.places, run.weights, whole.chosen)
         sent = sent_by_axes(run, recipe)
-        if recipe["schedule"] in ("zb-h1", "dualpipe-v"):  # W runs the backward's messages within a stage again
+        if recipe["schedule"] in ("zb-h1", "dualpipe-v"):  # W repeats the backward's messages within a stage
             expected, sent = ({axes: one[axes] for axes in one if "pp" in axes} for one in (expected, sent))
         assert sent == pytest.approx(expected), rank
     names = {name for run in runs[number] for name in run.weights}
@@ -129,7 +129,7 @@ def places_of(recipe: dict[str, Any], rank: int) -> dict[str, int]:
 
 
 def sent_by_axes(run: Run, recipe: dict[str, Any]) -> dict[frozenset[str], float]:
-    """Bytes by the axes in which the members of a group differ."""
+    """Bytes by the axes along which the members of a group differ."""
     found: dict[frozenset[str], float] = {}
     for members, sent_bytes in run.sent:
         places = [places_of(recipe, rank) for rank in members]
@@ -140,16 +140,16 @@ def sent_by_axes(run: Run, recipe: dict[str, Any]) -> dict[frozenset[str], float
 
 
 REFUSED = {
-    '{"tp": 2}': "but there are 1 ranks",
+    '{"tp": 2}': "but the number of ranks is 1",
     '{"tpp": 2}': "no key 'tpp'",
-    '{"tp": "2"}': "must be like 1",
-    '{"pp": 2, "zero": 2}': "ZeRO-2 and 3 need pp = tp = 1 and no experts",
-    '{"tp": 2, "zero": 3}': "ZeRO-2 and 3 need pp = tp = 1 and no experts",
+    '{"tp": "2"}': "must have the type of its default, 1",
+    '{"pp": 2, "zero": 2}': "ZeRO-2 and ZeRO-3 need pp = tp = 1 and no experts",
+    '{"tp": 2, "zero": 3}': "ZeRO-2 and ZeRO-3 need pp = tp = 1 and no experts",
     '{"tp": 8}': "heads = 4 must be a multiple of 8",
     '{"dp": 2, "batch": 6}': "batch = 6 must be a multiple of 4",
     '{"pp": 0}': "must be at least 1",
     '{"schedule": "1b1f"}': "schedule must be one of",
-    '{"ep": 2}': "experts must be 0, or at least 2 and ep",
+    '{"ep": 2}': "experts must be 0 (with ep = 1), or at least max(2, ep)",
 }
 REFUSE = """
 import json, sys
@@ -164,10 +164,10 @@ for given in json.loads(sys.argv[1]):
 
 def test_wrong_recipes_are_refused_with_a_sentence(tmp_path):
     command = [sys.executable, "-c", REFUSE, json.dumps(list(REFUSED))]
-    told = subprocess.run(
+    printed = subprocess.run(
         command, cwd=stand_ins.write_source(tmp_path).parent, check=True, capture_output=True, text=True
     ).stdout
-    for line, sentence in zip(told.splitlines(), REFUSED.values(), strict=True):
+    for line, sentence in zip(printed.splitlines(), REFUSED.values(), strict=True):
         assert sentence in line
 
 

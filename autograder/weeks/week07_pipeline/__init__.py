@@ -1,1 +1,1 @@
-"""Week 7: stages, messages between neighbours, GPipe and 1F1B as data; one file an exercise, in notebook order."""
+"""Week 7: stages, messages between neighbors, GPipe and 1F1B as data. One file per exercise."""

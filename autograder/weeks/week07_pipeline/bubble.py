@@ -1,4 +1,4 @@
-"""The share of a step that a rank idles, and how much quicker the pipeline is than one GPU on the same batch."""
+"""The fraction of a step that a rank is idle, and the pipeline's speed-up over one GPU on the same batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CHECK = Check(
     masked=FORMULAS,
     hints=(
         "Count in units of one microbatch on one stage, forward and backward together.",
-        "The step lasts M + P - 1 units, of which a rank works M. One GPU works on all stages of all microbatches.",
+        "The step takes M + P - 1 units, and a rank works for M of them. One GPU runs all stages of all microbatches.",
         "idle = (P-1)/(M+P-1); one GPU takes M*P units, so the speed-up is M*P/(M+P-1).",
     ),
 )

@@ -1,4 +1,4 @@
-"""A schedule under a cap on activations that takes no longer than any such schedule must."""
+"""The fastest schedule under a cap on activations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _no_longer_than_must_be(case: Case, task: Task, schedule: Schedule) -> str |
 
 
 def _draw_capped(rng: Random) -> list[Case]:
-    """Every cap, up to one that does not bind, with every last round, full or not; and more ranks, drawn."""
+    """Every cap on 1 to 4 ranks, including one too large to matter, with full and partial last rounds; more ranks."""
     many = rng.randint(5, 8)
     sizes = [
         (ranks, microbatches, most)
@@ -53,8 +53,8 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "1F1B with a shorter warm-up is legal and too slow: a rank waits for a forward while a backward is ready.",
-        "Play the clock: a free rank takes a backward that is ready, else a forward if it has room, else it waits.",
-        "Note when each pass ends. Append the pass that can begin first; B before F.",
+        "1F1B with a shorter warm-up is legal but too slow: a rank waits for a forward while a backward is ready.",
+        "Simulate: a free rank runs a backward if one is ready, else a forward if it has room, else it waits.",
+        "Record when each pass ends. Append the pass that can start first; if there is a tie, B before F.",
     ),
 )

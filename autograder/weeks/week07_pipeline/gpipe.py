@@ -1,4 +1,4 @@
-"""GPipe as data: legal, all forwards before all backwards, and as quick as the paper's."""
+"""GPipe as data: legal, all forwards before all backwards, and as fast as the paper's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _all_forwards_first(case: Case, task: Task, schedule: Schedule) -> str | Non
         if late:
             return f"Legal, but in GPipe all forwards come first: rank {rank} has {late[0]} after a backward."
         if any(action.kind is not Kind.B for action in actions[case["num_microbatches"] :]):
-            return f"Rank {rank} splits its backward; in GPipe each is one B."
+            return f"Rank {rank} splits its backward; in GPipe each backward is one B."
     return None
 
 
@@ -32,7 +32,7 @@ CHECK = Check(
     masked=BUILDERS,
     hints=(
         "Rank r runs stage r: its list begins with rF0, rF1, ...",
-        "First every forward, then every backward; the stage's number is the rank's.",
-        '[f"{rank}F{m}" for m in range(M)] and then the same with B, for every rank.',
+        "First every forward, then every backward; the stage number equals the rank.",
+        '[f"{rank}F{m}" for m in range(M)], then the same with B, for every rank.',
     ),
 )

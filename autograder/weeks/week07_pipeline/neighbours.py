@@ -1,4 +1,4 @@
-"""Activations go right and gradients left at the same time, as in the middle of 1F1B, and nobody waits forever."""
+"""Send activations right and gradients left at the same time, as in the middle of 1F1B, without a deadlock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autograder.checks.groups import (
 )
 from autograder.checks.order import matched_by_tags
 
-DUE = ("the activation from the rank before", "the gradient from the rank behind")
+DUE = ("the activation from the previous rank", "the gradient from the next rank")
 
 
 def _make_neighbours(case: Case, rng: Random) -> Task:
@@ -26,7 +26,7 @@ def _make_neighbours(case: Case, rng: Random) -> Task:
     first, last = members[0], members[-1]
 
     def tensors(nobody: int) -> dict[int | None, Any]:
-        """One for each rank but `nobody`, who has no neighbour on that side."""
+        """One tensor for each rank except `nobody`, which has no neighbor on that side and gets None."""
         drawn = {rank: whole_numbers(rng, case["numbers"], dtype_of(case)).reshape(shape_of(case)) for rank in members}
         return {**drawn, nobody: None}
 
@@ -56,12 +56,12 @@ def _judge_neighbours(case: Case, task: Task, reply: Reply) -> str | None:
             return f"Rank {rank} must return two things: {DUE[0]}, and {DUE[1]}."
         for received, expected, what in zip(pair, task.expected[rank], DUE, strict=True):
             if expected is None and received is not None:
-                return f"Rank {rank} has no neighbour there: return None for {what}."
+                return f"Rank {rank} has no neighbor on that side: return None for {what}."
             if expected is not None and (problem := wrong_value(rank, received, expected, what)):
                 return problem
         if problem := touched_input(rank, reported, task):
             return problem
-    return matched_by_tags(reply) or each_bill(task, reply, "one tensor to each neighbour")
+    return matched_by_tags(reply) or each_bill(task, reply, "one tensor to each neighbor")
 
 
 def _draw_neighbours(rng: Random) -> list[Case]:
@@ -80,15 +80,15 @@ CHECK = Check(
     public=(
         {"ranks": 2, "numbers": 4},
         {"ranks": 4, "numbers": 1024, "dtype": "bfloat16"},
-        {"ranks": 5, "numbers": 6, "subgroup": [1, 3]},  # neither the first nor the last rank, nor one beside the other
+        {"ranks": 5, "numbers": 6, "subgroup": [1, 3]},  # without the first and the last rank, and not adjacent
     ),
     draw=_draw_neighbours,
     make=_make_neighbours,
     judge=_judge_neighbours,
     masked=("shardlab.collectives", "shardlab.pipeline_parallel.mailbox"),
     hints=(
-        "Start all messages before you wait for any; what is received needs a tensor like the one that was sent.",
-        "isend and irecv return at once with a handle; or list P2POps and hand them to batch_isend_irecv.",
-        "Right neighbour: isend activation, irecv gradient. Left: isend gradient, irecv activation. Then wait for all.",
+        "Start all messages before you wait for any. Receive into an empty tensor of the same shape and dtype.",
+        "isend and irecv return a handle immediately; or collect P2POps in a list and pass it to batch_isend_irecv.",
+        "Right neighbor: isend activation, irecv gradient. Left: isend gradient, irecv activation. Then wait for all.",
     ),
 )

@@ -1,4 +1,4 @@
-"""1F1B as data; the paper fixes its order. Fewer microbatches than ranks, a warm-up cut short, earn a third."""
+"""1F1B as data, in the paper's order. Fewer microbatches than ranks (a short warm-up) earn a third of the points."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "The last rank has F0 B0 F1 B1 ... Which forwards must rank P-2 have done before its first backward can come?",
+        "The last rank has F0 B0 F1 B1 ... Which forwards must rank P-2 have run before its first backward can start?",
         "Rank r: P-1-r forwards to warm up (never more than M), then F and B in turns, then the remaining backwards.",
         "warm = min(P-1-r, M); forwards[:warm], then forwards[warm:] and backwards in turns, then backwards[M-warm:].",
     ),

@@ -1,8 +1,8 @@
-"""Any list of slots on real ranks: the loss and every stage's gradient are those of one process.
+"""Any list of slots on real ranks: the loss and every stage's gradient must match one process.
 
-The given `pipeline_step` runs the student's `run_slots` on lists of this file: another exercise's mistake costs nothing
-here. A microbatch may be shorter than the others, and one rank may hold all stages. Numbers are float64 and compared
-within 1e-9 of the largest.
+The given `pipeline_step` runs the student's `run_slots` on lists from this file, so a mistake in another exercise costs
+nothing here. A microbatch may be shorter than the others, and one rank may hold all stages. Numbers are float64 and
+compared within 1e-9 of the largest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def one_process(weights: list[Tensor], inputs: Tensor, targets: Tensor) -> tuple
 
 
 def slots_of(case: Case) -> list[list[str]]:
-    """A case's schedule as texts, a stage per rank; on one rank each microbatch goes through all stages and back."""
+    """A case's schedule as strings, one stage per rank; a single rank runs each microbatch through all stages."""
     num, stages = case["microbatches"], range(case.get("stages", 0))
     if stages:
         there_and_back = [(stage, "F") for stage in stages] + [(stage, "B") for stage in reversed(stages)]
@@ -78,20 +78,20 @@ def _judge_step(case: Case, task: Task, reply: Reply) -> str | None:
         value = reported.get("value")
         pair = value.get("plain") if isinstance(value, dict) else None
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            return f"Rank {rank} must return two things: the loss (None before the last stage) and its gradients."
+            return f"Rank {rank} must return two things: the loss (None except on the last stage) and its gradients."
         loss, gradients = task.expected[rank]
         problem = _wrong_loss(rank, pair[0], loss) or _wrong_gradients(rank, pair[1], gradients, case["microbatches"])
         if problem := problem or touched_input(rank, reported, task):
             return problem
     return (
         matched_by_tags(reply)
-        or each_bill(task, reply, "an activation forward and a gradient back for each microbatch")
+        or each_bill(task, reply, "one activation forward and one gradient back per microbatch")
         or _another_order(case, task, reply)
     )
 
 
 def _another_order(case: Case, task: Task, reply: Reply) -> str | None:
-    """Whether a rank that holds one stage exchanges messages with a neighbor in another order than that of its list."""
+    """The complaint if a rank with one stage exchanges messages with a neighbor in a different order than its list."""
     members, lists = working(task), slots_of(case)
     for place, rank in enumerate(members):
         slots = [slot for slot in lists[place] if "W" not in slot]
@@ -112,7 +112,7 @@ def _wrong_loss(rank: int, received: object, expected: Tensor | None) -> str | N
         return (
             None
             if received is None
-            else (f"Rank {rank} does not hold the last stage, so it has no loss: return no losses there.")
+            else (f"Rank {rank} does not hold the last stage, so it has no loss: return an empty dict there.")
         )
     number = received.item() if isinstance(received, Tensor) and received.numel() == 1 else received
     if not isinstance(number, float) or not abs(number - expected.item()) <= TOLERANCE * max(1.0, expected.item()):
@@ -130,16 +130,16 @@ def _wrong_gradients(rank: int, received: object, expected: list[Tensor], num_mi
 def _wrong_gradient(rank: int, received: object, expected: Tensor, num_microbatches: int) -> str | None:
     if not isinstance(received, Tensor) or received.shape != expected.shape or received.dtype != expected.dtype:
         shape = list(expected.shape)
-        return f"On rank {rank} the gradient must be a tensor of the weight's shape, {shape}, and its dtype."
+        return f"On rank {rank} the gradient must be a tensor with the weight's shape, {shape}, and dtype."
     if (received - expected).abs().max() <= TOLERANCE * expected.abs().max():
         return None
     ratio = float((received * expected).sum() / (expected * expected).sum())
     if ratio > 0 and (received - ratio * expected).abs().max() <= 1e-6 * received.abs().max():
         return (
-            f"The gradient on rank {rank} points the right way and is {ratio:.4g} times as long as one process's; "
+            f"The gradient on rank {rank} has the right direction but is {ratio:.4g} times as large as in one process; "
             f"there are {num_microbatches} microbatches."
         )
-    return f"The gradient on rank {rank} is not that of one process on the whole batch."
+    return f"The gradient on rank {rank} differs from that of one process on the whole batch."
 
 
 def _draw_step(rng: Random) -> list[Case]:
@@ -175,9 +175,9 @@ CHECK = Check(
     timeout=20.0,
     parts={EQUAL: 2 / 3, UNEVEN: 1 / 3},
     hints=(
-        "F receives, computes and sends on; B does the same the other way. Which stage receives nothing, which sends "
-        "nothing? The losses of all microbatches must add up to the mean over the batch, before any backward.",
-        "F: x from messages.receive, unless the stage is 0; y = forward(stage, m, x); keep both; the last stage notes "
+        "F receives, computes and sends; B does the same in the other direction. Which stage receives nothing, and "
+        "which sends nothing? The losses of all microbatches must add up to the batch's mean before any backward.",
+        "F: x from messages.receive, unless the stage is 0; y = forward(stage, m, x); keep both; the last stage saves "
         "its loss, the others send y to stage + 1. B: the gradient from messages.receive, unless the stage is the "
         "last; backward(…); send x.grad to ____.",
         "x = messages.receive(stage, 'F', m).requires_grad_(); alive[stage, m] = x, y; … B or I: gradient = "

@@ -1,4 +1,4 @@
-"""Three answers from torch's and Megatron's 1F1B."""
+"""Reading questions about torch's and Megatron's 1F1B."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ CHECK = reading_check(
     "week07.reading",
     READING,
     {
-        "forwards_first": "torch's warm-up is a forward longer than the paper's, and its loop begins with a backward",
-        "divides": "search for num_microbatches where the loss function has just been called",
-        "order": "follow one turn of the `while True` loop from its top",
+        "forwards_first": "torch's warm-up has one more forward than the paper's, and its loop begins with a backward",
+        "divides": "search for num_microbatches right after the call of the loss function",
+        "order": "follow one iteration of the `while True` loop from its top",
     },
     hints=(
-        "Open the named files; each question is answered by a line or two of code.",
+        "Open the files named above; one or two lines of code answer each question.",
         "warmup_chunks counts every forward before the first backward; a message batch is named by its `desc`.",
         "min(32, 8 - 2); the function that calls loss_func; messages, backward, messages, forward.",
     ),

@@ -1,1 +1,1 @@
-"""Week 15, one file an exercise: five axes in one step, a checkpoint for any mesh, and which axis broke the loss."""
+"""Week 15: a trainer for five axes, a checkpoint for any mesh, and which axis has a bug. One file per exercise."""

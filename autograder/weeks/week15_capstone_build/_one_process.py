@@ -1,7 +1,7 @@
-"""The training of week 15 in one process. The learner's trainer must equal it on every mesh.
+"""Week 15's training in one process. The learner's trainer must match it on every mesh.
 
-A plain GPT with the weights of `mine.model`, written without it: whole tensors, autograd, gradient descent, and losses
-from torch's own cross entropy. It also counts the rows that each expert parallel rank would send.
+A plain GPT with the weights of `mine.model`, written independently of it: whole tensors, autograd, gradient descent,
+and torch's own cross entropy. It also records the experts chosen for each token.
 
 Shapes: B sequences, S tokens each, H hidden, E experts.
 """
@@ -28,7 +28,7 @@ DEFAULTS = {
 
 @dataclass
 class OneProcess:
-    """A model, its text [num, S], the routers' biases, and the experts chosen in the last step by layer [B, S, k]."""
+    """A model, its text [num, S], the routers' biases, and each layer's chosen experts in the last step [B, S, k]."""
 
     recipe: dict[str, Any]
     weights: Weights
@@ -52,7 +52,7 @@ class OneProcess:
         return float(loss.detach())
 
     def logits(self, w: Weights, inputs: Tensor) -> Tensor:
-        """Logits [B, S, V]; the last token of a sequence has no label, but its experts count."""
+        """Logits [B, S, V]; the last token of a sequence has no label, but its experts count towards the load."""
         num = inputs.shape[1]
         x = w["embed.token"][inputs] + w["embed.position"][:num]
         for layer in range(self.recipe["layers"]):
@@ -84,7 +84,7 @@ def _norm(x: Tensor, w: Weights, name: str) -> Tensor:
 
 
 def own_part(name: str, whole: Tensor, places: dict[str, int], recipe: dict[str, Any]) -> Tensor:
-    """The part of a weight, or of its gradient, that a rank has."""
+    """A rank's part of a weight or of its gradient."""
     last = name.rsplit(".", maxsplit=1)[-1]
     if ".expert." in name:
         return whole.chunk(recipe["ep"])[places["ep"]]

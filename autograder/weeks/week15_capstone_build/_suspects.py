@@ -1,7 +1,7 @@
-"""One step of a small model on any mesh, with one of six public bugs: the gradients that its ranks would have together.
+"""The joined gradients of one step of a small model on any mesh, with one of six public bugs.
 
-Reckoned in one process: a bug changes which tokens count and how much, or what of a gradient is added up. The week's
-test compares with `shardlab.hybrid.suspects`, where the same bugs are planted in a step on real ranks.
+Computed in one process: a bug changes how much each token counts, or which parts of a gradient are summed. The week's
+test compares with `shardlab.hybrid.suspects`, which plants the same bugs in a step on real ranks.
 
 Shapes: B sequences, S tokens each, V vocabulary, H hidden, E experts.
 """
@@ -20,13 +20,13 @@ from torch.nn import functional
 
 Gradients = dict[str, Tensor]
 MOST_RANKS = 4
-NOISE = 1e-6  # of the largest number of all gradients: sums in another order
+NOISE = 1e-6  # relative to the largest gradient; stands for sums in a different order
 B, S, H, E = 8, 8, 6, 4
 
 
 @dataclass(frozen=True)
 class Model:
-    """Weights by name, tokens [B, S], and which of them count [B, S]."""
+    """Weights by name, tokens [B, S], and whether each token counts [B, S]."""
 
     weights: Gradients
     layers: int
@@ -35,14 +35,14 @@ class Model:
 
 
 def kind_of(name: str) -> str:
-    """The kind of a weight, as the page tells it from its name."""
+    """The kind of a weight, derived from its name as on the page."""
     if name == "token.weight":
         return "tied"
     return "norm" if "norm" in name else "expert" if "experts" in name else "dense"
 
 
 def meshes() -> Iterator[Mesh]:
-    """All meshes of at most MOST_RANKS ranks, every axis of 1, 2 or 4."""
+    """All meshes of at most MOST_RANKS ranks with axes of size 1, 2 or 4."""
     sizes = (1, 2, 4)
     for tp in sizes:
         for pp in sizes:
@@ -53,12 +53,12 @@ def meshes() -> Iterator[Mesh]:
 
 
 def key(mesh: Mesh) -> str:
-    """A mesh as the page writes it."""
+    """A mesh in the page's notation."""
     return ", ".join(f"{axis} {getattr(mesh, axis)}" for axis in ("tp", "pp", "cp", "dp", "ep"))
 
 
 def model(rng: Random) -> Model:
-    """Fresh weights and tokens, two to four layers; the last half of a sequence has more tokens that count."""
+    """Fresh weights and tokens, two to four layers. More tokens count in the second half of a sequence."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     layers, vocabulary = rng.randint(2, 4), rng.randint(10, 16)
 
@@ -75,7 +75,7 @@ def model(rng: Random) -> Model:
 
 
 def exact_gradients(model: Model, mesh: Mesh, fault: str) -> Gradients:
-    """The gradients by name, in float64, as the ranks of a mesh have them together."""
+    """The gradients by name, in float64, joined over the ranks of a mesh."""
     uses = ("embedding",) if fault == TIED and mesh.pp > 1 else ("embedding", "head")
     seen = S // (mesh.tp if fault == NORMS else 1)
     found = _backward(model, weights_of_tokens(model.counts, mesh, fault), uses, seen)
@@ -84,7 +84,7 @@ def exact_gradients(model: Model, mesh: Mesh, fault: str) -> Gradients:
 
 
 def rounded(exact: Gradients, rng: Random) -> Gradients:
-    """The same in float32, each number off by what sums in another order are off."""
+    """The same gradients in float32, with the rounding error of sums in a different order."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     scale = NOISE * max(float(one.abs().max()) for one in exact.values())
     noise = {name: torch.randn(one.shape, generator=generator, dtype=torch.float64) for name, one in exact.items()}
@@ -92,9 +92,9 @@ def rounded(exact: Gradients, rng: Random) -> Gradients:
 
 
 def weights_of_tokens(counts_BS: Tensor, mesh: Mesh, fault: str) -> Tensor:
-    """How much the loss of each token counts in the sum [B, S]."""
+    """The weight of each token's loss in the sum [B, S]."""
     valid = counts_BS.double()
-    if fault == MEANS:  # of each cp rank its own mean
+    if fault == MEANS:  # each cp rank takes its own mean
         parts = valid.chunk(mesh.cp, 1)
         return torch.cat([part / (mesh.cp * part.sum()) for part in parts], 1)
     if fault == LAST and mesh.pp > 1:
@@ -107,7 +107,7 @@ def weights_of_tokens(counts_BS: Tensor, mesh: Mesh, fault: str) -> Tensor:
 
 
 def _backward(model: Model, weight_BS: Tensor, uses: tuple[str, ...], seen: int) -> Gradients:
-    """Gradients of the weighted sum; of norms from the first `seen` tokens, of the tied weight from these uses."""
+    """Gradients of the weighted sum. Norms use only the first `seen` tokens, the tied weight only these uses."""
     leaves = {name: one.clone().requires_grad_() for name, one in model.weights.items()}
     gains = {name: one for name, one in leaves.items() if kind_of(name) == "norm"}
     by_token = {name: one.detach().expand(B, S, H).clone().requires_grad_() for name, one in gains.items()}
@@ -117,7 +117,7 @@ def _backward(model: Model, weight_BS: Tensor, uses: tuple[str, ...], seen: int)
     for layer in range(model.layers):
         normed = functional.layer_norm(x, (H,)) * by_token[f"blocks.{layer}.norm.weight"]
         x = x + torch.tanh(normed @ leaves[f"blocks.{layer}.up.weight"])
-        x = x + 0.0 * leaves[f"blocks.{layer}.key.bias"]  # softmax does not see it
+        x = x + 0.0 * leaves[f"blocks.{layer}.key.bias"]  # softmax cancels it
         experts = leaves[f"blocks.{layer}.experts.weight"][model.tokens % E]
         x = x + torch.tanh((x.unsqueeze(2) @ experts).squeeze(2))
     logits = (functional.layer_norm(x, (H,)) * by_token["norm.weight"]) @ head.T

@@ -1,6 +1,7 @@
-"""Shared by the five checks of the trainer: recipes, fresh weights and text, the groups of a mesh, and its units.
+"""Shared by the trainer's five checks: recipes, fresh weights and text, the groups of a mesh, and its units.
 
-A case is a recipe, {"tp": 2, "zero": 1}; `SMALL` has the other values. A unit is called "block kind": "0 split".
+A case is a recipe, such as {"tp": 2, "zero": 1}; `SMALL` has the other values. A unit's name is "block kind", such as
+"0 split".
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ MASKED = tuple(
 )
 GROUPS = {axis: (axis,) for axis in AXES} | {"alone": (), "copies": COPIES, "edp": EDP, "stage": STAGE}
 SMALL = {"layers": 2, "hidden": 16, "heads": 4, "sequence": 16, "vocabulary": 24, "batch": 8, "steps": 2}
-SAME = 1e-4  # of the largest number, in float32: sums in another order
-SLACK = 1024  # bytes of a rank's few small numbers: tokens, losses, loads
+SAME = 1e-4  # relative to the largest number, in float32, because sums run in a different order
+SLACK = 1024  # bytes for a rank's few small messages: tokens, losses, loads
 NUM_SEQUENCES = 24
 
 
@@ -37,17 +38,17 @@ def recipe_of(case: Case) -> dict[str, Any]:
 
 
 def world_of(recipe: Mapping[str, Any]) -> int:
-    """How many ranks it takes."""
+    """The number of ranks a recipe needs."""
     return grid_of(recipe).world
 
 
 def grid_of(recipe: Mapping[str, Any]) -> Grid:
-    """Its ranks on five axes, tp first."""
+    """A recipe's ranks on five axes, tp first."""
     return Grid(tuple((axis, recipe[axis]) for axis in AXES))
 
 
 def groups_of(recipe: Mapping[str, Any]) -> tuple[list[Any], list[dict[str, int]]]:
-    """All groups of a task, each set of ranks once, and for every rank the number of each group that it is passed."""
+    """All groups of a task, each set of ranks once, and each rank's group numbers by name."""
     grid = grid_of(recipe)
     made: dict[tuple[int, ...], int] = {}
     mine: list[dict[str, int]] = [{} for _ in range(grid.world)]
@@ -62,14 +63,14 @@ def groups_of(recipe: Mapping[str, Any]) -> tuple[list[Any], list[dict[str, int]
 def task_of(
     call: str, recipe: dict[str, Any], args: list[list[Any]], expected: list[Any], bytes_of: list[Sums], **facts: Any
 ) -> Task:
-    """A task in which every rank of the mesh calls the same function; `bytes_of` is what each may send by axes."""
+    """A task in which every rank calls the same function; `bytes_of` has each rank's expected bytes by axes."""
     made, mine = groups_of(recipe)
     inputs = [{"args": own, "groups": groups} for own, groups in zip(args, mine, strict=True)]
     return Task(call, world_of(recipe), inputs, expected, made, {"bytes": bytes_of, **facts})
 
 
 def places(recipe: Mapping[str, Any]) -> list[dict[str, int]]:
-    """The place of each rank on every axis."""
+    """Each rank's coordinate on every axis."""
     grid = grid_of(recipe)
     return [grid.coordinates(rank) for rank in range(grid.world)]
 
@@ -78,7 +79,7 @@ def places(recipe: Mapping[str, Any]) -> list[dict[str, int]]:
 
 
 def fresh_weights(recipe: Mapping[str, Any], rng: Random) -> Weights:
-    """The whole model's weights, drawn here, under the names of `mine.model`."""
+    """The whole model's weights, drawn at random, with the names of `mine.model`."""
     generator, h, n = torch.Generator().manual_seed(rng.randrange(1 << 31)), recipe["hidden"], recipe["experts"]
 
     def normal(*shape: int) -> Tensor:
@@ -109,7 +110,7 @@ def fresh_text(recipe: Mapping[str, Any], rng: Random, num: int = NUM_SEQUENCES)
 
 
 def blocks_of(recipe: Mapping[str, Any], num_stages: int, stage: int) -> list[str]:
-    """The blocks of a stage: equal shares of the layers, the first stages one more where they do not divide."""
+    """The blocks of a stage. Layers are split evenly; the first stages get one more if they do not divide."""
     sizes = [len(part) for part in torch.arange(recipe["layers"]).tensor_split(num_stages)]
     first = sum(sizes[:stage])
     own = [str(layer) for layer in range(first, first + sizes[stage])]
@@ -135,7 +136,7 @@ def shapes_of(parts: Weights) -> dict[str, dict[str, list[int]]]:
 
 
 def units_of(parts: Weights, recipe: dict[str, Any], *, rank: int | None = None) -> Weights:
-    """{unit: flat tensor}, padded; with `rank` and ZeRO-3 that rank's slice."""
+    """{unit: flat tensor}, padded; with ZeRO-3 and a given `rank`, that rank's slice."""
     found = {}
     for key, shapes in shapes_of(parts).items():
         flat = torch.cat([parts[f"{key.split()[0]}.{name}"].flatten() for name in shapes])
@@ -148,13 +149,13 @@ def units_of(parts: Weights, recipe: dict[str, Any], *, rank: int | None = None)
 
 
 def sharers(recipe: Mapping[str, Any], rank: int, key: str) -> list[int]:
-    """The ranks that have copies of a rank's unit, with other tokens."""
+    """The ranks that have copies of a rank's unit and different tokens."""
     axes = EDP if key.endswith("expert") else COPIES
     return grid_of(recipe).group_of(rank, *axes)
 
 
 def adders(recipe: Mapping[str, Any], rank: int, key: str) -> list[int]:
-    """The ranks whose gradients make up the one of a rank's unit: for norms those of tp as well."""
+    """The ranks whose gradients add up to that of a rank's unit; for norms this includes tp."""
     axes = ("tp", *COPIES) if key.endswith("norm") else EDP if key.endswith("expert") else COPIES
     return grid_of(recipe).group_of(rank, *axes)
 
@@ -169,12 +170,12 @@ def returned(reply: Reply, rank: int) -> Any:
 
 
 def named_tensors(received: Any, expected: Weights) -> bool:
-    """Whether it is a dict of exactly these names."""
+    """Whether it is a dict with exactly these names."""
     return isinstance(received, dict) and received.keys() == expected.keys()
 
 
 def wrong_units(rank: int, received: Any, expected: Weights, what: str, why: Mapping[str, str]) -> str | None:
-    """Hold units by name against the expected ones; `why` has a question for each kind."""
+    """Compare units by name with the expected ones; `why` has a question for each kind."""
     if not named_tensors(received, expected):
         return f"Rank {rank} must have {what} of {', '.join(expected)}."
     for key, wanted in expected.items():
@@ -184,7 +185,7 @@ def wrong_units(rank: int, received: Any, expected: Weights, what: str, why: Map
 
 
 def axes_of(recipe: Mapping[str, Any], members: Sequence[int]) -> frozenset[str]:
-    """The axes on which the members of a group differ."""
+    """The axes along which the members of a group differ."""
     every = places(recipe)
     return frozenset(axis for axis in AXES if len({every[rank][axis] for rank in members}) > 1)
 
@@ -192,9 +193,9 @@ def axes_of(recipe: Mapping[str, Any], members: Sequence[int]) -> frozenset[str]
 def wrong_bytes(
     recipe: dict[str, Any], task: Task, reply: Reply, why: Mapping[str, str], *, unknown: str = ""
 ) -> str | None:
-    """Whether a rank sends clearly more or less over some axes than the formula says, except over the axis `unknown`.
+    """The complaint if a rank's bytes over some axes differ clearly from the formula; the axis `unknown` is ignored.
 
-    Read from packets, outside of the ranks.
+    Bytes are read from packets, outside of the ranks.
     """
     for rank in range(task.ranks):
         found: dict[frozenset[str], float] = {}
@@ -208,14 +209,14 @@ def wrong_bytes(
                 over = " · ".join(axis for axis in AXES if axis in axes) or "no axis"
                 question = next((text for axis, text in why.items() if axis in axes), "")
                 said = (
-                    f"Right, but over {over} rank {rank} sends {size(sent)}; the formula says {size(due)}. {question}"
+                    f"Right, but rank {rank} sends {size(sent)} over {over}; the formula says {size(due)}. {question}"
                 )
                 return said.strip()
     return None
 
 
 def one_of_each(rng: Random, *cases: Case) -> list[Case]:
-    """The cases with fresh sizes: another width, length and vocabulary for each."""
+    """The cases, each with a fresh width, length, vocabulary and number of layers."""
     return [{**_fresh(rng), **case} for case in cases]
 
 

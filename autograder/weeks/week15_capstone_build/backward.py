@@ -1,4 +1,4 @@
-"""The gradients of all microbatches: DDP, ZeRO-2 and any list of slots, on stages of a model that the check chooses."""
+"""The gradients of all microbatches with DDP, ZeRO-2 and any list of slots, on stages of the check's own model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from autograder.weeks.week15_capstone_build import _trainer
 
 ROWS = 8
 WHY = {
-    "split": "A sum over all microbatches: of DDP and ZeRO-2 the mean of it over the ranks, of ZeRO-2 a slice of that.",
+    "split": "Sum over all microbatches; DDP and ZeRO-2 take the mean of it over ranks, ZeRO-2 a slice of that.",
 }
 BYTES = {
-    "pp": "An activation to the next stage and a gradient to the one before, for each microbatch.",
-    "dp": "DDP sums each gradient once, after the last microbatch; ZeRO-2 after each.",
-    "cp": "Over cp nothing is summed yet, except with ZeRO-2.",
+    "pp": "Send an activation to the next stage and a gradient to the previous one, per microbatch.",
+    "dp": "DDP sums each gradient once, after the last microbatch; ZeRO-2 after each microbatch.",
+    "cp": "Nothing is summed over cp yet, except with ZeRO-2.",
 }
 
 
 def output(x: Tensor, weight: Tensor) -> Tensor:
-    """One block of the check's model, x [rows, N], weight [N]; the page has the same in `gradients_of`."""
+    """One block of the check's model, as in the page's `gradients_of`. x [rows, N], weight [N]."""
     return torch.tanh(x * weight)
 
 
@@ -63,7 +63,7 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def is_averaged(recipe: dict[str, Any]) -> bool:
-    """Whether gradients are means over the copies already: DDP, ZeRO-2."""
+    """Whether gradients are already means over the copies: DDP, ZeRO-2."""
     return recipe["zero"] == 2 or (recipe["zero"] == 0 and recipe["dp"] == _trainer.world_of(recipe))
 
 
@@ -81,7 +81,7 @@ def _bytes_of(recipe: dict[str, Any], place: dict[str, int], own: list[int], num
 
 
 def _one_process(weights: list[Tensor], inputs: list[Tensor]) -> tuple[float, Tensor]:
-    """The sum of all losses, and the gradient of each stage [stages, N]."""
+    """The sum of all losses, and the gradients of all stages [stages, N]."""
     leaves = [one.clone().requires_grad_() for one in weights]
     total = torch.zeros(())
     for x in inputs:
@@ -107,7 +107,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         if problem := _trainer.wrong_units(rank, received[1], gradients, "the gradient", WHY):
             return problem
         if not (close(received[0], loss, _trainer.SAME) or (loss == 0.0 and received[0] == 0)):
-            return f"On rank {rank} the sum of losses is {received[0]}, not {loss:.6g}: only the last stage has any."
+            return f"On rank {rank} the sum of losses is {received[0]}, not {loss:.6g}: only the last stage has losses."
     return _trainer.wrong_bytes(recipe, task, reply, BYTES)
 
 
@@ -144,12 +144,12 @@ CHECK = Check(
     masked=_trainer.MASKED,
     timeout=30.0,
     hints=(
-        "There are three ways to the gradients, and each is one call of an answer of yours: ddp_backward, "
-        "zero2_backward, run_slots. Which recipes take which?",
-        "ddp_backward wants a module that it can call with one microbatch and whose parameters are the units: Losses. "
-        "Its `microbatches` may be numbers. ZeRO-2 adds up the slices of its microbatches; run_slots needs "
+        "There are three ways to compute the gradients, each with one call of your own functions: ddp_backward, "
+        "zero2_backward, run_slots. Which recipes use which?",
+        "ddp_backward needs a module that it can call with one microbatch and whose parameters are the units: Losses. "
+        "Its `microbatches` may be indices. ZeRO-2 adds up the slices of its microbatches; run_slots needs "
         "weights(stage), the units whose block is in trainer.stages[____].",
         "gradients = {key: unit.grad for key, unit in trainer.units.items()}, then set every grad to None, or the next "
-        "step adds to it. The loss is the sum of what the module, or run_slots, has kept.",
+        "step adds to it. The loss is the sum of the losses that the module recorded or run_slots returned.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Five axes at once: how many ranks add up a gradient, and what one rank sends on each axis."""
+"""Five axes at once: how many ranks sum a gradient, and the bytes that a rank sends on each axis."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from autograder.checks.formulas import FORMULAS, formula_task, judge_numbers
 AXES = ("tp", "cp", "ep", "dp", "pp")
 SIZES = (*AXES, "layers", "hidden", "kv", "tokens", "k", "dense", "experts")
 NAMES = (
-    "the number of ranks whose gradients of a dense weight are added up",
-    "the number of ranks whose gradients of an expert are added up",
-    "what a rank sends on tp in a forward",
-    "what it sends on cp in a forward",
-    "what it sends on ep in a forward",
-    "what it sends for gradients, once in a step",
+    "the number of ranks that sum a dense weight's gradient",
+    "the number of ranks that sum an expert's gradient",
+    "the bytes that a rank sends on tp in a forward",
+    "the bytes it sends on cp in a forward",
+    "the bytes it sends on ep in a forward",
+    "the bytes it sends for gradients, once per step",
 )
 MIXTRAL = {"tp": 2, "cp": 2, "ep": 4, "dp": 8, "pp": 4} | {
     "layers": 32,
@@ -52,14 +52,14 @@ def expected(case: Case) -> list[float]:
 
 
 def by_the_package(model: Transformer, layout: Layout) -> list[float]:
-    """The four numbers of bytes as `costs` has them, for a model whose stages are alike: the week's test compares."""
+    """The four byte counts by `costs`, for a model with equal stages; the week's test compares with them."""
     layers = model.layers / layout.pp
     each = (tp_layer_bytes, cp_layer_bytes, ep_layer_bytes)
     return [*(of(model, layout) * layers for of in each), gradient_bytes(model, layout, 1)]
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Each axis of one rank, of two and of more; experts with one copy and with several."""
+    """Each axis with one, two and more ranks; experts with one copy and with several."""
 
     def case(tp: int, cp: int, ep: int, dp: int, pp: int) -> Case:
         sizes = {"layers": pp * rng.randint(2, 9), "hidden": 64 * rng.randint(4, 99), "kv": 64 * rng.randint(1, 16)}
@@ -82,10 +82,10 @@ CHECK = Check(
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs", "shardlab.hybrid", "shardlab.mesh"),
     hints=(
-        "Which ranks have different tokens but the same weight? Those along dp and cp. Of these, ep hold different "
-        "experts.",
-        "A stage has layers/pp. tp: 2 all-reduces of tokens x hidden x 2 bytes per layer. cp: cp - 1 times my keys and "
-        "values, kv/tp wide. ep: 2 all-to-alls of tokens/tp x k rows. Gradients: an all-reduce of what a rank has.",
+        "Which ranks have different tokens but the same weight? Those along dp and cp. Among these, ep ranks hold "
+        "different experts.",
+        "A stage has layers/pp. tp: 2 all-reduces of tokens x hidden x 2 bytes per layer. cp: cp - 1 times own keys "
+        "and values, kv/tp wide. ep: 2 all-to-alls of tokens/tp x k rows. Gradients: an all-reduce of a rank's share.",
         "An all-reduce sends 2(N-1)/N of its payload: dense/(tp pp) numbers over dp cp ranks, experts/(tp pp ep) over "
         "dp cp/ep ranks.",
     ),

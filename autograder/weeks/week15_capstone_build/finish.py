@@ -1,4 +1,4 @@
-"""After the backward on five axes: each gradient over the ranks that have a part of it, divided by all tokens."""
+"""After the backward on five axes: sum each gradient over the ranks that have a part of it, divide by all tokens."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ MASKED = tuple(
     f"shardlab.{part}"
     for part in ("hybrid", "train", "mesh", "data_parallel", "tensor_parallel", "expert_parallel", "pipeline_parallel")
 )
-COUNT_BYTES = 64  # for numbers of tokens, for each rank of the world
+COUNT_BYTES = 64  # for token counts, per rank of the world
 WHY = {
-    "the gradient of a dense weight": "Whole on every rank of tp. Who has other tokens? Divide by the tokens of all.",
-    "the gradient of a split weight": "Each rank of tp has a part of its own. Who has other tokens, and the same part?",
-    "the gradient of a norm": "Under sequence parallelism each rank of tp has seen a part of the tokens only.",
-    "the gradient of an expert": "ep ranks' tokens are in it already; edp adds the others. The divisor is everybody's.",
+    "the gradient of a dense weight": "Whole on every tp rank. Which ranks have other tokens? Divide by all tokens.",
+    "the gradient of a split weight": "Each tp rank has a different part. Which ranks have the same, and other tokens?",
+    "the gradient of a norm": "With sequence parallelism each tp rank has seen a part of the tokens only.",
+    "the gradient of an expert": "It already has the ep ranks' tokens; edp adds the rest. Divide by all tokens.",
     "the gradient of the tied weight": "First and last stage each have a part of the sum.",
 }
 NAMES: dict[str, str] = dict(zip(KINDS, WHY, strict=True))
 
 
 def groups_of(mesh: Mesh) -> tuple[list[list[int]], list[dict[str, int]]]:
-    """All groups of a task and what each rank calls them; a rank between the ends is alone in `ends`."""
+    """All groups of a task and each rank's group numbers by name; ranks between the ends are alone in `ends`."""
     ends = [[pipeline[0], pipeline[-1]] if mesh.pp > 1 else pipeline for pipeline in mesh.groups("pp")]
     between = [[rank] for pipeline in mesh.groups("pp") for rank in pipeline[1:-1]]
     named = {"copies": mesh.groups("dp", "cp"), "edp": mesh.groups("edp"), "tp": mesh.groups("tp")}
@@ -44,13 +44,13 @@ def groups_of(mesh: Mesh) -> tuple[list[list[int]], list[dict[str, int]]]:
 
 
 def kinds_of(mesh: Mesh, rank: int) -> list[str]:
-    """The kinds of weights that a rank has: the tied one lies on the first and the last stage."""
+    """The kinds of weights that a rank has; the tied weight is on the first and the last stage."""
     has_tied = mesh.coordinates(rank)["pp"] in (0, mesh.pp - 1)
     return [kind for kind in KINDS if kind != "tied" or has_tied]
 
 
 def given(case: Case, mesh: Mesh, rng: Random) -> list[list[Tensor]]:
-    """The gradients of every rank; a dense one is the same on all ranks of tp."""
+    """The gradients of every rank; a dense gradient is the same on all tp ranks."""
     first_of_tp = [min(mesh.group_of(rank, "tp")) for rank in range(mesh.world)]
     own = [[drawn(rng, case["numbers"] + at) for at in range(len(kinds_of(mesh, rank)))] for rank in range(mesh.world)]
     for rank, first in enumerate(first_of_tp):
@@ -59,7 +59,7 @@ def given(case: Case, mesh: Mesh, rng: Random) -> list[list[Tensor]]:
 
 
 def adders(mesh: Mesh, rank: int, kind: str) -> list[int]:
-    """The ranks whose gradients make up the one of `rank`."""
+    """The ranks whose gradients add up to that of `rank`."""
     copies = mesh.group_of(rank, "dp", "cp")
     if kind == "expert":
         return mesh.group_of(rank, "edp")
@@ -72,7 +72,7 @@ def adders(mesh: Mesh, rank: int, kind: str) -> list[int]:
 
 
 def least_bytes(mesh: Mesh, kind: str, num_bytes: int) -> float:
-    """What a rank must send for one gradient: a ring over each of its groups."""
+    """Bytes that a rank must send for one gradient: a ring all-reduce over each of its groups."""
     sharers = {"norm": mesh.tp, "tied": min(2, mesh.pp)}.get(kind, 1)
     copies = mesh.dp * mesh.cp // (mesh.ep if kind == "expert" else 1)
     return ring_all_reduce_bytes(copies, num_bytes) + ring_all_reduce_bytes(sharers, num_bytes)
@@ -84,7 +84,7 @@ def _make(case: Case, rng: Random) -> Task:
     places = [mesh.coordinates(rank) for rank in range(mesh.world)]
     tokens = {(dp, cp): rng.randint(1, 40) for dp in range(mesh.dp) for cp in range(mesh.cp)}
     if len(tokens) > 1:
-        tokens[mesh.dp - 1, mesh.cp - 1] = 0  # padding alone
+        tokens[mesh.dp - 1, mesh.cp - 1] = 0  # nothing but padding
     args, expected, most = [], [], {}
     for rank, place in enumerate(places):
         kinds = kinds_of(mesh, rank)
@@ -104,11 +104,11 @@ def _make(case: Case, rng: Random) -> Task:
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble(reply) or wrong_tensors(task, reply, WHY, factors=True):
         return problem
-    return sends_too_much(task, reply, task.facts["most"], "each gradient once over each group that has a part of it")
+    return sends_too_much(task, reply, task.facts["most"], "each gradient once over each group that shares it")
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Each axis alone, in pairs, with 3 ranks, a stage between the ends, and all five at once."""
+    """Axes alone and combined, with 2 and 3 ranks, and a stage between the ends."""
 
     def case(**sizes: int) -> Case:
         return {"mesh": sizes, "numbers": rng.randint(200, 400)}
@@ -139,9 +139,9 @@ CHECK = Check(
     timeout=20.0,
     hints=(
         "Two questions for each kind: which ranks have a part of this gradient, and how many tokens are in the mean?",
-        "One number first: all valid tokens, added up over `copies`. Then dense and split over `copies`; norms over tp "
-        "too; the tied weight over `ends` too; experts over ____ alone.",
+        "First sum one number over `copies`: the valid tokens. Then sum dense and split over `copies`; norms also over "
+        "tp; the tied weight also over `ends`; experts only over ____.",
         "extra = {'norm': tp, 'tied': ends}. Clone, all_reduce over extra[kind] if there is one, all_reduce over edp "
-        "for experts and copies for the rest, divide by the tokens of all: a rank without tokens takes part.",
+        "for experts and copies for the rest, divide by all tokens. A rank without tokens must take part.",
     ),
 )

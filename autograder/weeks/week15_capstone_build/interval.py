@@ -1,4 +1,4 @@
-"""Interview: how often to save. Young's interval, Daly's, and the goodput that failures and saves leave."""
+"""Interview: how often to save. Young's interval, Daly's, and the goodput with failures and saves."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ CHECK = Check(
     masked=("shardlab.costs",),
     hints=(
         "With N GPUs something fails N times as often as with one.",
-        "Per interval T of work a job pays the save; per failure, one in every M seconds, the restart and half an "
-        "interval that is lost. T = sqrt(2 · save · M) makes the sum least.",
+        "A job pays one save per interval T of work, and per failure, one in every M seconds, a restart and half a "
+        "lost interval. T = sqrt(2 · save · M) minimizes the sum.",
         "goodput = 1 / (1 + save/T) · (1 - (restart + (T + save)/2) / M). Daly: sqrt(2·s·M) · (1 + sqrt(s/(2M))/3 + "
         "(s/(2M))/9) - s.",
     ),

@@ -1,4 +1,4 @@
-"""The whole trainer: losses and weights of a few steps of SGD equal one process, and bytes the formulas."""
+"""The whole trainer: losses and weights of a few SGD steps must match one process, and bytes the formulas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _make(case: Case, rng: Random) -> Task:
     weights = _trainer.fresh_weights(recipe, rng)
     text = _trainer.fresh_text(recipe, rng, recipe["batch"])
     whole = OneProcess(recipe, weights, text)
-    everything = list(range(recipe["batch"]))  # an epoch a step: every order of reading has the same gradient
+    everything = list(range(recipe["batch"]))  # one epoch per step, so that every reading order has the same gradient
     losses = [whole.step(everything) for _ in range(recipe["steps"])]
     args, expected, sent = [], [], []
     for place in _trainer.places(recipe):
@@ -47,11 +47,11 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _scaled(recipe: dict[str, Any], place: dict[str, int], parts: dict[str, Tensor]) -> step_bytes.Sums:
-    """Bytes of all steps; the rows of experts depend on the order of reading, and ep is left out."""
+    """Bytes of all steps. The experts' rows over ep are left out, because they depend on the reading order."""
     sums = step_bytes.Sums(recipe)
     one_step = step_bytes.sent_bytes(recipe, place, parts)
     sums.found = {axes: recipe["steps"] * num for axes, num in one_step.items()}
-    if recipe["zero"] == 3:  # the weights that it returns are gathered, too
+    if recipe["zero"] == 3:  # returning the weights gathers them once more
         copies = _trainer.grid_of(recipe | {"tp": 1, "pp": 1}).world
         total = sum(step_bytes.unit_bytes(recipe, parts).values())
         sums.add(step_bytes.COPIES, traffic.ring_all_gather_bytes(copies, total))
@@ -76,7 +76,7 @@ def _wrong_losses(rank: int, received: Sequence[Any], losses: list[float]) -> st
         return f"Rank {rank} returns {len(received)} losses for {len(losses)} steps."
     for step, (mine, wanted) in enumerate(zip(received, losses, strict=True)):
         if not close(mine, wanted, _trainer.SAME):
-            return f"On rank {rank} the loss of step {step} is {mine}, in one process {wanted:.6f}."
+            return f"On rank {rank} the loss of step {step} is {mine}; in one process it is {wanted:.6f}."
     return None
 
 
@@ -86,7 +86,7 @@ def _wrong_weights(rank: int, received: Any, parts: dict[str, Tensor]) -> str | 
     for name, wanted in parts.items():
         one = received[name]
         if not isinstance(one, Tensor) or one.shape != wanted.shape:
-            return f"On rank {rank} the part of {name} has not the shape {list(wanted.shape)}."
+            return f"On rank {rank} the part of {name} must have the shape {list(wanted.shape)}."
         if not float((one - wanted).abs().max()) <= _trainer.SAME:
             off, why = float((one - wanted).abs().max()), WHY[step_bytes.kind_of(name)]
             return f"On rank {rank} {name} is off by {off:.0e} after the last step. {why}"
@@ -94,7 +94,7 @@ def _wrong_weights(rank: int, received: Any, parts: dict[str, Tensor]) -> str | 
 
 
 def _draw(rng: Random) -> list[Case]:
-    few = {"hidden": 16, "layers": 2, "sequence": 16}  # so that the packets of eight ranks can be read
+    few = {"hidden": 16, "layers": 2, "sequence": 16}  # keeps the packets of eight ranks few enough to read
     return _trainer.one_of_each(
         rng,
         {"seed": rng.randint(1, 99)},
@@ -123,10 +123,10 @@ CHECK = Check(
     masked=_trainer.MASKED,
     timeout=40.0,
     hints=(
-        "In which order: the batch, the gradients, the tokens of all, the update, the biases. Which of these numbers "
+        "The order is: the batch, the gradients, the total of tokens, the update, the biases. Which of these numbers "
         "must every rank of the mesh know, and which only some?",
-        "Replicas are numbered over dp and ep: dp · ep_size + ep. The number of valid tokens and the sum of the losses "
-        "go over `copies`; only the last stage has losses, so one more sum goes over ____.",
+        "Replicas are numbered over dp and ep: dp · ep_size + ep. Sum the number of valid tokens and the losses over "
+        "`copies`; only the last stage has losses, so sum once more over ____.",
         "sums = ring_all_reduce(torch.tensor([loss, tokens], dtype=torch.float64), group=copies); update(trainer, "
         "gradients, tokens, float(sums[1])); return ring_all_reduce(sums[:1], group=pp) / sums[1].",
     ),

@@ -1,4 +1,4 @@
-"""After a crash: the newest checkpoint that is complete, among such as were cut short, spoilt or never renamed."""
+"""After a crash: the newest complete checkpoint among truncated, corrupted and never renamed ones."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ GOOD, NO_MANIFEST, HALF_MANIFEST, GONE, SHORT, FLIPPED, FEWER, NOT_RENAMED, EXTR
 )
 DAMAGES = (NO_MANIFEST, HALF_MANIFEST, GONE, SHORT, FLIPPED, FEWER, NOT_RENAMED)
 WHY = {
-    NO_MANIFEST: "it has no manifest.json: the save was cut before its last file",
-    HALF_MANIFEST: "its manifest.json ends in the middle",
-    GONE: "a file that its manifest names is not there",
+    NO_MANIFEST: "it has no manifest.json because the save stopped before its last file",
+    HALF_MANIFEST: "its manifest.json is truncated",
+    GONE: "a file that its manifest lists is missing",
     SHORT: "a file is shorter than when it was written",
-    FLIPPED: "a file has another checksum than its manifest says, though its length is right",
+    FLIPPED: "a file's checksum differs from its manifest, although the length is right",
     FEWER: "it was saved by more ranks than its manifest has files",
     NOT_RENAMED: "its folder still has the name of an unfinished save, .tmp",
 }
 
 
 def checkpoint(step: int, ranks: int, damage: str, rng: Random) -> tuple[str, dict[str, str]]:
-    """The name of a folder and its files as texts."""
+    """The name of a checkpoint's folder and the text of its files."""
     files = {f"rank-{rank}": f"{step} {rank} {rng.random()} " * rng.randint(2, 5) for rank in range(ranks)}
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
     victim = f"rank-{rng.randrange(ranks)}"
@@ -56,11 +56,11 @@ def checkpoint(step: int, ranks: int, damage: str, rng: Random) -> tuple[str, di
 
 
 def _make(case: Case, rng: Random) -> Task:
-    told = [checkpoint(step, case["ranks_saved"], damage, rng) for step, damage in case["steps"]]
-    rng.shuffle(told)
+    folders = [checkpoint(step, case["ranks_saved"], damage, rng) for step, damage in case["steps"]]
+    rng.shuffle(folders)
     good = [step for step, damage in case["steps"] if damage in (GOOD, EXTRA)]
     due = f"step-{max(good)}" if good else None
-    return Task("newest_complete", 1, [[[dict(told)]]], [due], [])
+    return Task("newest_complete", 1, [[[dict(folders)]]], [due], [])
 
 
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
@@ -73,12 +73,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         if damage in WHY and received == f"step-{step}" + (".tmp" if damage == NOT_RENAMED else ""):
             return f"{received} is not complete: {WHY[damage]}."
     if due is None:
-        return f"{received!r} is returned, but no checkpoint is complete: return None."
-    return f"{received!r} is returned where {due} is the newest complete one."
+        return f"You returned {received!r}, but no checkpoint is complete: return None."
+    return f"You returned {received!r}, but {due} is the newest complete one."
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Each damage on the newest one alone; several at once; numbers of different length; none that is complete."""
+    """Each kind of damage on the newest checkpoint; several at once; step numbers of any length; none complete."""
 
     def case(*steps: tuple[int, str]) -> Case:
         return {"ranks_saved": rng.randint(2, 4), "steps": [list(one) for one in steps]}
@@ -110,10 +110,10 @@ CHECK = Check(
     program="without_ranks",
     masked=("shardlab.train", "shardlab.data_parallel.checkpoint"),
     hints=(
-        "Go through the folders from the newest step to the oldest, as numbers, and ask each: what must a complete one "
+        "Go through the folders from the newest step to the oldest, compared as numbers. What must a complete one "
         "have?",
-        "manifest.json can be read as JSON; it names as many files as ranks; each is there, and its sha256 is right. "
-        "What is not in the manifest does not matter.",
+        "manifest.json can be read as JSON; it lists as many files as ranks; each file exists and its sha256 is right. "
+        "Ignore files that are not in the manifest.",
         "hashlib.sha256(text.encode()).hexdigest(). json.loads raises ValueError for half a manifest. Names that do "
         "not match step-NUMBER were never renamed.",
     ),

@@ -1,4 +1,4 @@
-"""Which blocks, which weights and which parts of them a rank has, as units: exact, for every rank of a mesh."""
+"""The blocks, weights and parts of weights of every rank of a mesh, as units, compared exactly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHY = {
 
 
 def schedule_of(case: Case, pp: int) -> list[list[str]]:
-    """One microbatch, in any order: only which rank has which stage matters here."""
+    """One microbatch in any order; only the rank of each stage matters here."""
     if case.get("stages", "1f1b") == "v":
         return [[f"{rank}F0", f"({2 * pp - 1 - rank}F0;{rank}B0)OVERLAP_F_B"] for rank in range(pp)]
     each = SCHEDULES[case.get("stages", "1f1b")]
@@ -73,7 +73,7 @@ def _wrong_part(rank: int, expected: tuple[Any, Any, Any], received: Sequence[An
     if problem := _trainer.wrong_units(rank, received[1], units, "numbers", WHY):
         return problem
     if received[2] != shapes or any(list(received[2][key]) != list(own) for key, own in shapes.items()):
-        return f"On rank {rank} the shapes of a unit are not those of this rank's parts, in the order of the weights."
+        return f"On rank {rank} a unit's shapes must be those of the rank's parts, in the order of the weights."
     return None
 
 
@@ -108,8 +108,8 @@ CHECK = Check(
     masked=_trainer.MASKED,
     timeout=20.0,
     hints=(
-        "Three questions in order: which stages does this rank's list of slots name, which blocks are on them, and "
-        "which part of each weight is this rank's?",
+        "Answer three questions in order: which stages are in this rank's list of slots, which blocks do they have, "
+        "and which part of each weight does this rank have?",
         "split_stages([1] * layers, num_stages) gives layers per stage. Experts are split over ep in dimension 0, the "
         "names in model.SPLIT_BY_TP over tp; a unit is flatten_and_pad of the weights of one block and one ____.",
         "new_units: shapes[f'{block} {kind}'][name] = weight.shape for every weight; then rank, size = sharers(key), "

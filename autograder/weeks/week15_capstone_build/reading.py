@@ -1,4 +1,4 @@
-"""Three answers from torch's distributed checkpoints and its elastic agent; the week's test asks the code itself."""
+"""Reading questions about torch's distributed checkpoints and elastic agent; a test checks them against the code."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CHECK = reading_check(
     READING,
     {
         "waiting": "read the branch for WorkerState.HEALTHY in SimpleElasticAgent._invoke_run",
-        "counts": "read where _remaining_restarts gets smaller, and the comment in the branch for HEALTHY",
+        "counts": "read where _remaining_restarts decreases, and the comment in the branch for HEALTHY",
         "order": "read FileSystemWriter.finish from top to bottom",
     },
     hints=(
-        "Open the named files; each question is answered by a few lines of code.",
-        "A name; True or False; four names of calls.",
-        "A new node is not a failure. The old list may only go when the new one is whole and on the disk.",
+        "Open the files named above; a few lines of code answer each question.",
+        "The answers are a name; True or False; four names of calls.",
+        "A new node is not a failure. The old list may only be removed once the new one is complete and on disk.",
     ),
 )

@@ -1,9 +1,9 @@
-"""The challenge: a recipe that trains as one rank does, reaches a loss and stays under a cap of memory.
+"""The challenge: a recipe that trains like one rank, reaches a loss and stays under a memory cap.
 
-Speed is for the board (`autograder leaderboard`), never for points.
+Speed counts for the leaderboard (`autograder leaderboard`), never for points.
 
-What a student hands in is data, and the program that trains is ours: so it runs outside of the sandbox, on ranks of the
-judge's own, and losses and bytes are nobody's claim.
+A student submits data, and our own program trains it. So it runs outside of the sandbox on the judge's own ranks, and
+losses and bytes are measured, not claimed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from autograder.checks.formulas import trouble_in_call, value_of
 LOSS, CAP = "loss", "cap"
 MOST_BYTES = 950_000
 LEAST_LOSS = 3.2
-SAME = 1e-4  # of losses, in float32
+SAME = 1e-4  # relative tolerance of losses, in float32
 TIMEOUT = 120.0
 _one_race = Lock()
 
 
 @lru_cache(maxsize=64)
 def laps_of(recipe: RaceEntry, seed: int) -> tuple[Lap, ...] | str:
-    """The laps of all ranks, or why there are none."""
-    with _one_race:  # judges work in parallel, and the ranks of two races would share the processors
+    """The laps of all ranks, or the reason why they failed."""
+    with _one_race:  # judges run in parallel, and ranks of two races would share the processors
         try:
-            with suppress(WorkerLost):  # on a busy machine: once more
+            with suppress(WorkerLost):  # retry once, because a busy machine can lose a worker
                 return tuple(shardlab.run(race, recipe, seed, ranks=recipe.mesh.world, timeout=TIMEOUT))
             return tuple(shardlab.run(race, recipe, seed, ranks=recipe.mesh.world, timeout=TIMEOUT))
         except RanksFailed as error:
@@ -63,9 +63,9 @@ def _wrong_loss(recipe: RaceEntry, laps: tuple[Lap, ...], seed: int) -> str | No
     alone: Any = laps_of(recipe.alone, seed)
     for number, (mine, one) in enumerate(zip(laps[0].losses, alone[0].losses, strict=True)):
         if not abs(mine - one) <= SAME * one:
-            return f"After {number} steps the loss is {mine:.6f}, on one rank {one:.6f}."
+            return f"After {number} steps the loss is {mine:.6f}; on one rank it is {one:.6f}."
     if not laps[0].losses[-1] <= LEAST_LOSS:
-        return f"The last loss is {laps[0].losses[-1]:.4f}; {LEAST_LOSS} is to be reached. Which number decides that?"
+        return f"The last loss is {laps[0].losses[-1]:.4f}; it must be at most {LEAST_LOSS}. Which key controls that?"
     return None
 
 
@@ -73,7 +73,7 @@ def _over_cap(laps: tuple[Lap, ...]) -> str | None:
     fullest = max(range(RANKS), key=lambda rank: laps[rank].peak_bytes)
     most = laps[fullest].peak_bytes
     if most > MOST_BYTES:
-        return f"Rank {fullest} has {most:,} bytes alive at once; the cap is {MOST_BYTES:,}. What are most of them?"
+        return f"Rank {fullest} has {most:,} bytes alive at once; the cap is {MOST_BYTES:,}. What takes most of them?"
     return None
 
 
@@ -95,9 +95,9 @@ CHECK = Check(
     hints=(
         "Which part is the largest: states, gradients, or activations? Each key of the recipe makes one of them "
         "smaller.",
-        "zero = 1 cuts Adam's states, microbatches cut activations, and tp, pp and ep cut the weights. A larger "
-        "learning_rate reaches the loss.",
-        "Begin with {'dp': 2, 'tp': 2, 'ep': 2, 'zero': 1, 'microbatches': 2, 'learning_rate': 0.02} and change one "
+        "zero = 1 shrinks Adam's states, more microbatches shrink activations, and tp, pp and ep shrink the weights. A "
+        "larger learning_rate reaches the loss.",
+        "Start with {'dp': 2, 'tp': 2, 'ep': 2, 'zero': 1, 'microbatches': 2, 'learning_rate': 0.02} and change one "
         "key at a time.",
     ),
 )

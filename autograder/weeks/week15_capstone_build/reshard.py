@@ -1,4 +1,4 @@
-"""A checkpoint for another mesh: of each piece that is wanted, which saved pieces have which part of it."""
+"""A checkpoint for another mesh: for each wanted piece, the saved pieces to read and the part of each."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ INCOMPLETE = {"saved": [2, 2, 1, 1], "wanted": [1, 1, 1, 1], "layers": 4, "exper
 
 
 def pieces(mesh: list[int], layers: int, experts: int) -> list[Piece]:
-    """What the ranks of a mesh [tp, pp, ep, dp] have, rank after rank; layers and experts are counted by each rank.
+    """The pieces of the ranks of a mesh [tp, pp, ep, dp], in rank order; layers and experts have local numbers.
 
-    Of a matrix "up" tp ranks have columns, of "down" rows, of a "norm" all; of experts each has all of its own.
+    tp ranks split the columns of "up" and the rows of "down"; a "norm" and each expert are whole.
     """
     tp, pp, ep, dp = mesh
     found = []
@@ -47,7 +47,7 @@ def _share(size: int, num: int, place: int) -> list[int]:
 
 
 def tensor_of(piece: Piece) -> tuple[int, int, str]:
-    """Which tensor of the whole model a piece belongs to: layer, expert (-1 for none), part."""
+    """The tensor of the whole model that a piece belongs to: layer, expert (-1 for none), part."""
     expert = piece["first_expert"] + piece["expert"] if piece["expert"] >= 0 else -1
     return piece["first_layer"] + piece["layer"], expert, piece["part"]
 
@@ -55,7 +55,7 @@ def tensor_of(piece: Piece) -> tuple[int, int, str]:
 def _make(case: Case, rng: Random) -> Task:
     sizes = case["layers"], case["experts"]
     saved, wanted = pieces(case["saved"], *sizes), pieces(case["wanted"], *sizes)
-    if case["what"] == LOST:  # the file of one rank is gone: of one tensor a part is nowhere
+    if case["what"] == LOST:  # one piece and its copies are gone, so one tensor is incomplete
         lost = rng.randrange(len(saved))
         same = tensor_of(saved[lost]), saved[lost]["rows"], saved[lost]["columns"]
         saved = [one for one in saved if (tensor_of(one), one["rows"], one["columns"]) != same]
@@ -70,7 +70,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     saved, wanted = task.expected[0]
     answers = numbers_of(reply)
     if not isinstance(answers, list) or len(answers) != len(wanted):
-        return "all_reads returns one entry for each piece that is wanted."
+        return "all_reads must return one entry per wanted piece."
     for piece, answer in zip(wanted, answers, strict=True):
         if problem := _wrong_reads(piece, answer, saved):
             return problem
@@ -82,11 +82,11 @@ def _wrong_reads(piece: Piece, answer: Any, saved: list[Piece]) -> str | None:
     has = [_numbers(one) if tensor_of(one) == tensor else set() for one in saved]
     complete = _numbers(piece) <= set().union(*has)
     if answer is None:
-        return f"None for {_named(tensor)}, and the checkpoint has all of it." if complete else None
+        return f"reads returns None for {_named(tensor)}, but the checkpoint has all of it." if complete else None
     if not complete:
-        return f"Of {_named(tensor)} a part is in no file: return None, or a model with holes goes on training."
+        return f"A part of {_named(tensor)} is missing: return None, or an incomplete model continues training."
     if not isinstance(answer, list) or not all(_is_read(one, len(saved)) for one in answer):
-        return f"For {_named(tensor)} return a list of [number in saved, [row, row end], [column, column end]]."
+        return f"For {_named(tensor)} return a list of [index in saved, [row, row end], [column, column end]]."
     return _wrong_blocks(piece, answer, saved, has)
 
 
@@ -97,13 +97,13 @@ def _wrong_blocks(piece: Piece, answer: list[Any], saved: list[Piece], has: list
         if tensor_of(saved[number]) != tensor:
             return f"{_named(tensor)} is read from a piece of {_named(tensor_of(saved[number]))} of the whole model."
         if not block <= has[number]:
-            return f"For {_named(tensor)}, piece {number} has no rows {rows}, columns {columns} of the whole matrix."
+            return f"For {_named(tensor)}, piece {number} does not have rows {rows}, columns {columns}."
         if block & found:
             return f"For {_named(tensor)} some numbers are read twice: replicas have copies, and one is enough."
         found |= block
     if found != due:
         missing, more = len(due - found), len(found - due)
-        return f"For {_named(tensor)} {missing} numbers are missing and {more} are not wanted."
+        return f"For {_named(tensor)}, {missing} numbers are missing and {more} are not wanted."
     return None
 
 
@@ -128,7 +128,7 @@ def _is_read(one: Any, num_saved: int) -> bool:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Another tp that divides and that does not, another pp with uneven stages, another ep, replicas, a lost file."""
+    """Other sizes of tp that do and do not divide, uneven pipeline stages, another ep, replicas, and a lost piece."""
 
     def case(saved: list[int], wanted: list[int], what: str = CUT) -> Case:
         sizes = {"layers": rng.randint(4, 6), "experts": 4}
@@ -156,9 +156,9 @@ CHECK = Check(
     masked=("shardlab.hybrid", "shardlab.train", "shardlab.tensor_parallel", "shardlab.data_parallel"),
     timeout=20.0,
     hints=(
-        "Give both sides one name: first_layer + layer, and first_expert + expert where there is one.",
-        "Two spans meet from the larger begin to the smaller end. Read a block only if no copy of it was read before.",
-        "Keep a set of the blocks (rows, columns) that were read. Add up their areas: less than the wanted piece's "
-        "area means None.",
+        "Name both sides by the whole model: first_layer + layer, and first_expert + expert if there is one.",
+        "Two spans overlap from the larger begin to the smaller end. Read a block only if no copy of it was read yet.",
+        "Keep a set of the blocks (rows, columns) already read. Add up their areas: if the sum is less than the wanted "
+        "piece's area, return None.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The forward of a stage: losses and gradients as in one process, over tp, cp and ep, with ZeRO-3 gathered anew."""
+"""The forward of a stage: losses and gradients must match one process, over tp, cp, ep and with ZeRO-3."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from autograder.weeks.week15_capstone_build import _trainer
 from autograder.weeks.week15_capstone_build._one_process import OneProcess
 
 WHY = {
-    "norm": "Their parts over tp and over the copies must add up to the whole gradient.",
-    "split": "Their parts over the copies must add up to the whole gradient.",
-    "expert": "Their parts over edp must add up to the whole gradient.",
+    "norm": "The parts over tp and over the copies must add up to the whole gradient.",
+    "split": "The parts over the copies must add up to the whole gradient.",
+    "expert": "The parts over edp must add up to the whole gradient.",
 }
 BYTES = {
     "tp": "A block is gathered and scattered once.",
-    "cp": "Only attention passes keys and values on.",
-    "dp": "With ZeRO-3 a unit is gathered in the forward and once more in the backward; else nothing is sent.",
+    "cp": "Only attention passes on keys and values.",
+    "dp": "ZeRO-3 gathers a unit in the forward and once more in the backward; otherwise nothing is sent.",
 }
 
 
@@ -50,7 +50,7 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _one_process(recipe: dict[str, Any], weights: dict[str, Tensor], text: Tensor) -> tuple[Tensor, OneProcess]:
-    """The loss of every token [B, S], and the model with the gradients of their sum."""
+    """The loss of every token [B, S], and the model with the gradients of the sum."""
     leaves = {name: one.clone().requires_grad_() for name, one in weights.items()}
     whole = OneProcess(recipe, weights, text)
     logits = whole.logits(leaves, text)[:, :-1]
@@ -61,7 +61,7 @@ def _one_process(recipe: dict[str, Any], weights: dict[str, Tensor], text: Tenso
 
 
 def _own_tokens(recipe: dict[str, Any], place: dict[str, int]) -> tuple[slice, Tensor]:
-    """The sequences of a rank's replica, and its positions under context parallelism."""
+    """The sequences of a rank's replica, and the rank's positions under context parallelism."""
     num = recipe["batch"] // (recipe["dp"] * recipe["ep"])
     replica = place["dp"] * recipe["ep"] + place["ep"]
     chunks = torch.arange(recipe["sequence"]).chunk(2 * recipe["cp"])
@@ -77,9 +77,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
             return f"Rank {rank} must return a loss, gradients and loads."
         loss = received[0].item() if isinstance(received[0], Tensor) and received[0].numel() == 1 else received[0]
         if not close(loss, task.expected[rank], _trainer.SAME):
-            return (
-                f"On rank {rank} the sum of losses is {loss}; in one process its tokens have {task.expected[rank]:.6g}."
-            )
+            return f"On rank {rank} the sum of losses is {loss}; in one process it is {task.expected[rank]:.6g}."
     return _wrong_gradients(recipe, task, every) or _wrong_loads(recipe, task, every) or _bytes(recipe, task, reply)
 
 
@@ -88,7 +86,7 @@ def _bytes(recipe: dict[str, Any], task: Task, reply: Reply) -> str | None:
 
 
 def _wrong_gradients(recipe: dict[str, Any], task: Task, every: list[Any]) -> str | None:
-    """Whether what all ranks together have is not the whole gradient."""
+    """The complaint if the ranks' gradients do not add up to the whole gradient."""
     for rank, place in enumerate(_trainer.places(recipe)):
         blocks = [block for _, own in task.inputs[rank]["args"][1] for block in own]
         parts = _trainer.parts_of(task.facts["whole"].gradients, blocks, place, recipe)
@@ -108,13 +106,13 @@ def _wrong_gradients(recipe: dict[str, Any], task: Task, every: list[Any]) -> st
 
 
 def _wrong_loads(recipe: dict[str, Any], task: Task, every: list[Any]) -> str | None:
-    """Whether the ranks together count other tokens per expert than one process."""
+    """The complaint if the ranks together count different tokens per expert than one process."""
     for layer, chosen in task.facts["whole"].chosen.items():
         loads = torch.bincount(chosen.flatten(), minlength=recipe["experts"])
         found = [one[2].get(str(layer)) if isinstance(one[2], dict) else None for one in every]
         tensors = [one for one in found if isinstance(one, Tensor) and one.shape == loads.shape]
         if len(tensors) < len(found):
-            return f"The load of layer {layer} has {len(loads)} whole numbers."
+            return f"The load of layer {layer} must be a tensor of {len(loads)} counts."
         total = torch.stack(tensors).sum(0)
         if not torch.equal(total, loads):
             return f"All ranks together count {total.tolist()} in layer {layer}, not {loads.tolist()}."
@@ -149,11 +147,11 @@ CHECK = Check(
     masked=_trainer.MASKED,
     timeout=30.0,
     hints=(
-        "A stage is a loop over its blocks. Embed, a layer and last differ only in which function of "
-        "mine.model takes the weights.",
-        "named: cut the unit into pieces with the sizes of its shapes and view each; the rest is padding. With ZeRO-3 "
-        "Gather.apply(unit, torch.Size([____]), group) comes first, inside what is recomputed.",
-        "run_block: run(*tensors) makes the dict of weights from the units it is given and calls compute; with ZeRO-3 "
+        "A stage is a loop over its blocks. Embed, a layer and last differ only in the function of mine.model that "
+        "takes the weights.",
+        "named: split the unit by the sizes of its shapes and view each part; the rest is padding. With ZeRO-3, call "
+        "Gather.apply(unit, torch.Size([____]), group) first, inside the recomputed function.",
+        "run_block: run(*tensors) makes the dict of weights from the units it receives and calls compute; with ZeRO-3 "
         "return recompute_function(run, torch.Generator(), *x, *units), else run(*x, *units).",
     ),
 )

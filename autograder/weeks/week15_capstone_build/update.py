@@ -1,4 +1,4 @@
-"""Sums, ZeRO and the optimizer: two steps from gradients that are given, on every mesh as in one process."""
+"""Sums, ZeRO and the optimizer: two steps with given gradients must match one process on every mesh."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from autograder.weeks.week15_capstone_build.backward import is_averaged
 
 STEPS = 2
 WHY = {
-    "norm": "Each rank of tp has seen a part of the positions. And the divisor: all valid tokens.",
-    "split": "Who has other tokens, and the same part? Is a mean over ranks divided by the tokens of one rank?",
-    "expert": "edp has the copies of an expert, but the tokens are everybody's.",
+    "norm": "Each tp rank has seen part of the positions. And divide by all valid tokens.",
+    "split": "Which ranks have the same part and other tokens? Do you divide a mean over ranks by one rank's tokens?",
+    "expert": "edp has the copies of an expert, but divide by all ranks' tokens.",
 }
 BYTES = {
-    "tp": "Only what is partial over tp, the norms, is summed there.",
-    "dp": "ZeRO-0 sums; ZeRO-1 scatters a sum and gathers weights; ZeRO-2 gathers; DDP and ZeRO-3 are done.",
+    "tp": "Sum only the norms over tp, because only they are partial.",
+    "dp": "ZeRO-0 sums; ZeRO-1 scatters a sum and gathers weights; ZeRO-2 gathers; DDP and ZeRO-3 send nothing.",
 }
 UNITS = {"0 norm": 0, "0 split": 1, "1 expert": 2, "last split": 3}
 
@@ -43,7 +43,7 @@ def _make(case: Case, rng: Random) -> Task:
         return torch.randn(num, generator=generator)
 
     start = _shared(recipe, padded, drawn)
-    sums = [_shared_sums(recipe, padded, drawn) for _ in range(STEPS)]  # by rank and unit: own gradient, whole sum
+    sums = [_shared_sums(recipe, padded, drawn) for _ in range(STEPS)]  # by rank and unit
     args, expected, sent = [], [], []
     for rank, place in enumerate(every):
         units = {key: start[rank][key] for key in padded}
@@ -68,7 +68,7 @@ def _replica(place: dict[str, int]) -> tuple[int, ...]:
 
 
 def _shared(recipe: dict[str, Any], padded: dict[str, int], drawn: Any) -> list[dict[str, Tensor]]:
-    """Weights by rank: the ranks that add up a gradient have the same ones."""
+    """Weights by rank; ranks that sum a gradient together have the same weights."""
     found: list[dict[str, Tensor]] = [{} for _ in range(_trainer.world_of(recipe))]
     for key, num in padded.items():
         for rank in range(len(found)):
@@ -80,7 +80,7 @@ def _shared(recipe: dict[str, Any], padded: dict[str, int], drawn: Any) -> list[
 
 
 def _shared_sums(recipe: dict[str, Any], padded: dict[str, int], drawn: Any) -> list[dict[str, Tensor]]:
-    """Gradients of a rank's own tokens, by rank and unit; each rank has others."""
+    """Gradients of each rank's own tokens, by rank and unit."""
     return [{key: 10 * drawn(num) for key, num in padded.items()} for _ in range(_trainer.world_of(recipe))]
 
 
@@ -89,7 +89,7 @@ def _whole(recipe: dict[str, Any], rank: int, key: str, own: list[dict[str, Tens
 
 
 def _given(recipe: dict[str, Any], rank: int, key: str, own: list[Tensor]) -> Tensor:
-    """The gradient that `backward` leaves on a rank: its own sum, or with DDP, ZeRO-2 and 3 a mean over the sharers."""
+    """The gradient that `backward` leaves on a rank: its own sum or, with DDP, ZeRO-2 and 3, a mean over sharers."""
     if not is_averaged(recipe) and recipe["zero"] != 3:
         return own[rank]
     mean = torch.stack([own[other] for other in _trainer.sharers(recipe, rank, key)]).mean(0)
@@ -167,12 +167,12 @@ CHECK = Check(
     masked=_trainer.MASKED,
     timeout=30.0,
     hints=(
-        "Two questions for each unit: is its gradient a sum of this rank's tokens or a mean over the sharers, and "
+        "Two questions for each unit: is its gradient a sum over this rank's tokens or a mean over the sharers, and "
         "which slice of the mean does zero1_step need?",
-        "A mean over N ranks, divided by valid / N, is the sum divided by valid. Experts are shared by edp and have "
-        "another N. ZeRO-1: finish_gradients over tp alone, with `alone` for copies and edp and ____ as its tokens; "
+        "A mean over N ranks, divided by valid / N, is the sum divided by valid. Experts are shared by edp and have a "
+        "different N. ZeRO-1: finish_gradients only over tp, with `alone` for copies and edp and ____ as its tokens; "
         "then mean_slice over the sharers.",
-        "zero1_step over `alone` is a plain step: ZeRO-0 and 3 use it. With sgd change state['master'] by -lr · mean "
-        "yourself and pass zeros_like(mean), for which Adam does not move.",
+        "zero1_step over `alone` is a plain step: ZeRO-0 and 3 use it. With sgd, change state['master'] by -lr · mean "
+        "yourself and pass zeros_like(mean), for which Adam changes nothing.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The hunt: which axis broke the gradients, and of which kinds of weights? Six public bugs, and one step without."""
+"""The hunt: which axis has the bug, and which kinds of weights are wrong? Six public bugs and one healthy step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _make(case: Case, rng: Random) -> Task:
     fault, model = SUSPECTS[case["suspect"]], _suspects.model(rng)
     axis, table, exact = CULPRITS[fault][0], {}, {}
     for mesh in _suspects.meshes():
-        size = getattr(mesh, axis) if axis else 1  # on the other axes nothing changes
+        size = getattr(mesh, axis) if axis else 1  # the other axes change nothing
         if size not in exact:
             exact[size] = _suspects.exact_gradients(model, mesh, fault)
         found = list(_suspects.rounded(exact[size], rng).items())
@@ -45,15 +45,15 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return "Return an axis, or None, and a list of kinds."
     if received[0] != axis:
         if axis is None:
-            return f"{who} has no bug, and {received[0]!r} is accused: how far may two right sums differ?"
-        return f"{who}: {received[0]!r} is accused. Compare two meshes that differ in one axis alone."
+            return f"{who} has no bug, but you accused {received[0]!r}: how far may two correct sums differ?"
+        return f"{who}: you accused {received[0]!r}. Compare two meshes that differ in one axis only."
     if not all(isinstance(one, str) for one in received[1]) or sorted(received[1]) != kinds:
-        return f"{who}: it is {axis}, but {list(received[1])} are not the kinds whose gradients are wrong."
+        return f"{who}: the axis is {axis}, but {list(received[1])} are not the kinds with wrong gradients."
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Every suspect once, in another order, with other weights, tokens and layers."""
+    """Every suspect once, in random order, with fresh weights, tokens and layers."""
     order = list(range(len(SUSPECTS)))
     rng.shuffle(order)
     return [{"suspect": number} for number in order]
@@ -71,9 +71,9 @@ CHECK = Check(
     masked=("shardlab.hybrid", "shardlab.train"),
     timeout=20.0,
     hints=(
-        "One rank is right. Which mesh has one more rank on tp alone? And for ep, which has no ranks of its own?",
+        "One rank is right. Which mesh differs only in tp? And only in ep, which has no ranks of its own?",
         "ep = 2 needs dp = 2 (or cp = 2): compare with dp = 2, ep = 1. Numbers are wrong if they differ by more than "
-        "rounding, relative to the largest gradient of the model, for one of the gradients is zero.",
+        "rounding, relative to the model's largest gradient, because one of the gradients is zero.",
         "pairs = {axis: ({}, {axis: 2})}, and ep: ({dp: 2}, {dp: 2, ep: 2}). wrong = names where (a - b).abs().max() > "
         "1e-3 of the largest number; kinds = sorted({kind_of(name) for name in wrong}).",
     ),

@@ -1,1 +1,1 @@
-"""Week 16, one file an exercise: the numbers of a design document, and the review of changes that look right."""
+"""Week 16: the numbers of a design document, and a review of changes that look right. One file per exercise."""

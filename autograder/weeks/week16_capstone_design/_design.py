@@ -1,8 +1,8 @@
-"""Shared by the checks of this week: the numbers of a design document, by the package's formulas, and drawn sizes.
+"""Shared by this week's checks: the numbers of a design document by the package's formulas, and random sizes.
 
-Plain dicts, as the page has them. A model: parameters, layers, hidden, heads, kv (width of the keys), sequence. A
-layout: tp, cp, pp, dp, b sequences in a microbatch, m microbatches, chunks on a stage, recompute. A GPU: flops, nvlink,
-network (what it and its card reach), per_server, peak, memory, dollars an hour, and hours between failures of one.
+Sizes are plain dicts, as on the page. Model: parameters, layers, hidden, heads, kv (width of the keys), sequence.
+Layout: tp, cp, pp, dp, b sequences in a microbatch, m microbatches, chunks on a stage, recompute. GPU: flops, nvlink
+and network (achieved per GPU and card), per_server, peak, memory, dollars per hour, hours between failures of one GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shardlab.costs.sizes import model_sizes
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes, ring_reduce_scatter_bytes
 
 Sizes = dict[str, Any]
-MASKED = ("shardlab.costs",)  # formulas are asked for: it holds them
+MASKED = ("shardlab.costs",)  # hidden because it contains the formulas that students write
 LLAMA_405B = model_sizes(find_model("llama3-405b"))
 SHORT = {"tp": 8, "cp": 1, "pp": 9, "dp": 128, "b": 1, "m": 18, "chunks": 2, "recompute": False}
 LONG = {"tp": 8, "cp": 8, "pp": 9, "dp": 16, "b": 1, "m": 16, "chunks": 1, "recompute": False}
@@ -35,17 +35,17 @@ H100 = {
 
 
 def shard(model: Sizes, layout: Sizes) -> float:
-    """Parameters of a rank."""
+    """Parameters per rank."""
     return model["parameters"] / (layout["tp"] * layout["pp"])
 
 
 def activation_bytes(model: Sizes, layout: Sizes) -> float:
-    """One activation of a microbatch, whole over tp, in bf16."""
+    """Bytes of one microbatch's activation in bf16, not split over tp."""
     return 2.0 * layout["b"] * model["sequence"] / layout["cp"] * model["hidden"]
 
 
 def gpu_bytes(model: Sizes, layout: Sizes) -> float:
-    """States with fp32 gradients and ZeRO-1; activations of the first stage, sequence parallel, scores not kept."""
+    """States with fp32 gradients and ZeRO-1, plus the first stage's sequence-parallel activations without scores."""
     states = zero_state_bytes(shard(model, layout), layout["dp"] * layout["cp"], 1, gradient_bytes=4).total
     tokens = model["sequence"] / layout["cp"]
     sizes = (1, layout["b"], model["hidden"], model["heads"], layout["tp"])
@@ -60,7 +60,7 @@ def gpu_bytes(model: Sizes, layout: Sizes) -> float:
 
 
 def sent_bytes(model: Sizes, layout: Sizes) -> dict[str, float]:
-    """Bytes that a rank of a middle stage sends in a step, by axis."""
+    """Bytes that a rank of a middle stage sends per step, by axis."""
     tp, cp, pp, again = layout["tp"], layout["cp"], layout["pp"], layout["recompute"]
     num_layers, tokens = layout["m"] * model["layers"] / pp, layout["b"] * model["sequence"] / cp
     sharers, activation = layout["dp"] * cp, activation_bytes(model, layout)
@@ -74,7 +74,7 @@ def sent_bytes(model: Sizes, layout: Sizes) -> dict[str, float]:
 
 
 def step_seconds(model: Sizes, layout: Sizes, gpu: Sizes) -> float:
-    """m + (pp-1)/chunks slots of work and messages, one after the other; then gradients and weights. No latency."""
+    """m + (pp-1)/chunks sequential slots of work and messages, then gradients and weights; no latency."""
     tp, cp, pp, stage = layout["tp"], layout["cp"], layout["pp"], layout["tp"] * layout["cp"] * layout["dp"]
     work = (8 if layout["recompute"] else 6) * shard(model, layout) * layout["b"] * model["sequence"] / cp
     sent, links = sent_bytes(model, layout), Links(gpu["nvlink"], gpu["network"], gpu["per_server"])
@@ -95,7 +95,7 @@ def tokens_per_step(model: Sizes, layout: Sizes) -> int:
 
 
 def bill(model: Sizes, layout: Sizes, gpu: Sizes, tokens: float) -> list[float]:
-    """[MFU by 6P a token, days of work, dollars], no failures counted."""
+    """[MFU by 6P per token, days of work, dollars], without failures."""
     seconds, gpus = step_seconds(model, layout, gpu), num_gpus(layout)
     a_step = tokens_per_step(model, layout)
     days = tokens / a_step * seconds / 86400
@@ -104,7 +104,7 @@ def bill(model: Sizes, layout: Sizes, gpu: Sizes, tokens: float) -> list[float]:
 
 
 def document(brief: Sizes, layout: Sizes) -> dict[str, float]:
-    """The numbers of a layout for a brief, failures and checkpoints counted."""
+    """The numbers of a layout for a brief, including failures and checkpoints."""
     model, gpu, gpus = brief["model"], brief["gpu"], num_gpus(layout)
     used, days, _ = bill(model, layout, gpu, brief["tokens"])
     between = failures.mean_seconds_between(gpus, 3600 * gpu["hours"])
@@ -125,7 +125,7 @@ def document(brief: Sizes, layout: Sizes) -> dict[str, float]:
 
 
 def written(sizes: Sizes) -> str:
-    """As a student reads them: "tp 8, cp 1, flops 6e+14", whole numbers below a million in full."""
+    """Format sizes for students: "tp 8, cp 1, flops 6e+14"; integers below a million are written in full."""
     return ", ".join(f"{name} {value if abs(value) < 10**6 else f'{value:.4g}'}" for name, value in sizes.items())
 
 
@@ -159,7 +159,7 @@ def drawn_gpu(rng: Random) -> Sizes:
 
 
 def drawn_layouts(rng: Random) -> list[Sizes]:
-    """Every kind: each axis alone, all at once, with chunks, recomputed, fewer microbatches than stages, one GPU."""
+    """Each axis alone, all together, with chunks, recomputation, fewer microbatches than stages, and one GPU."""
 
     def of(**sizes: Any) -> Sizes:
         plain = {"tp": 1, "cp": 1, "pp": 1, "dp": 1, "b": rng.randint(1, 3), "m": 1, "chunks": 1, "recompute": False}

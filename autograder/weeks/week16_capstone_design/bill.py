@@ -1,4 +1,4 @@
-"""Seconds of a step; the share of the peak, days and dollars of a training."""
+"""The seconds of a step; the MFU, days and dollars of a training run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autograder.weeks.week16_capstone_design._design import (
 )
 
 PARTS = ("step_seconds", "bill")
-NAMES = ("the share of the peak by 6P a token", "the days of work", "the dollars of these days")
+NAMES = ("the MFU by 6P per token", "the days of work", "the dollars for these days")
 
 
 def _make(case: Case, rng: Random) -> Task:
@@ -40,17 +40,17 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     sizes = {"Layout": case["layout"], "GPU": case["gpu"], "Model": case["model"]}
     where = " ".join(f"{name}: {written(values)}." for name, values in sizes.items())
     if case["part"] == "step_seconds":
-        return None if close(received, expected[0]) else f"{received!r} is not the seconds of a step. {where}"
+        return None if close(received, expected[0]) else f"A step does not take {received!r} seconds. {where}"
     if not isinstance(received, list | tuple) or len(received) != 3:
         return f"bill must return three numbers: {'; '.join(NAMES)}."
     for name, number, right in zip(NAMES, received, expected, strict=True):
-        if not close(number, right, 1e-4):  # a last step may be a whole one
-            return f"{number!r} is not {name}, {case['tokens']:.4g} tokens. {where}"
+        if not close(number, right, 1e-4):  # the last step may be rounded up
+            return f"{number!r} is not {name} for {case['tokens']:.4g} tokens. {where}"
     return None
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Some 20,000 steps, so that the last one, whole or not, does not show."""
+    """About 20,000 steps, so that rounding up the last one does not matter."""
     model = drawn_model(rng, 48, 32)
     cases = []
     for part in PARTS:
@@ -82,9 +82,9 @@ CHECK = Check(
     masked=MASKED,
     parts=dict.fromkeys(PARTS, 0.5),
     hints=(
-        "One slot: a microbatch on one stage, its work and its messages. How many slots follow one another?",
-        "sent_bytes counts a step: a slot has 1/m of tp, cp and pp. `link` needs to know how far apart "
-        "an axis' ranks are: tp 1, cp and the copies tp, stages tp * cp * dp.",
+        "One slot is a microbatch on one stage, its work and its messages. How many slots run in sequence?",
+        "sent_bytes counts a step: a slot has 1/m of tp, cp and pp. `link` needs the stride of an axis's ranks: "
+        "1 for tp, tp for cp and the copies, tp * cp * dp for stages.",
         "(m + (pp-1)/chunks) * (work + messages) + dp bytes / link. MFU counts 6P FLOPs per token, recomputed or not.",
     ),
 )

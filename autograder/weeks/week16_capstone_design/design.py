@@ -1,4 +1,4 @@
-"""The challenge: the cheapest layout that fits and meets a deadline, and every number of its document."""
+"""The challenge: the cheapest layout that fits and meets a deadline, and all numbers of its document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALL = BRIEF | {"gpu": H100 | {"memory": 40e9}, "days": 60.0}  # the same on sm
 
 
 def layouts(brief: Sizes) -> Iterator[Sizes]:
-    """Every layout that may be chosen, on every cluster."""
+    """All allowed layouts on all clusters."""
     model, gpu = brief["model"], brief["gpu"]
     tps = [tp for tp in divisors(gpu["per_server"]) if model["heads"] % tp == 0]
     for gpus, tp, cp, pp in product(brief["clusters"], tps, CONTEXT, divisors(model["layers"])):
@@ -51,7 +51,7 @@ def layouts(brief: Sizes) -> Iterator[Sizes]:
 
 
 def trouble_with(brief: Sizes, layout: Sizes) -> str | None:
-    """Why a layout may not be chosen; None where it may."""
+    """Why a layout is not allowed; None if it is."""
     model, server, pieces = brief["model"], brief["gpu"]["per_server"], layout["pp"] * layout["chunks"]
     rules = {
         f"it uses {num_gpus(layout)} GPUs, choose one of {brief['clusters']}": num_gpus(layout) in brief["clusters"],
@@ -61,11 +61,11 @@ def trouble_with(brief: Sizes, layout: Sizes) -> str | None:
         f"cp must be one of {CONTEXT}, b of {MICROBATCHES}, chunks of {CHUNKS}": (
             layout["cp"] in CONTEXT and layout["b"] in MICROBATCHES and layout["chunks"] in CHUNKS
         ),
-        f"dp * b * m must be the {brief['sequences']} sequences of a step": (
+        f"dp * b * m must equal the {brief['sequences']} sequences of a step": (
             layout["dp"] * layout["b"] * layout["m"] == brief["sequences"]
         ),
-        f"{model['layers']} layers cannot be cut into pp * chunks = {pieces} pieces": model["layers"] % pieces == 0,
-        "two chunks need a pipeline, and microbatches in rounds of pp": (
+        f"{model['layers']} layers cannot be split into pp * chunks = {pieces} parts": model["layers"] % pieces == 0,
+        "two chunks need pp > 1, and m must be a multiple of pp": (
             layout["chunks"] == 1 or (layout["pp"] > 1 and layout["m"] % layout["pp"] == 0)
         ),
     }
@@ -73,7 +73,7 @@ def trouble_with(brief: Sizes, layout: Sizes) -> str | None:
 
 
 def cheapest(brief: Sizes) -> float:
-    """The least dollars of all layouts that fit and are done in time. Raises ValueError where none is."""
+    """The lowest cost of a layout that fits and meets the deadline. Raises ValueError if there is none."""
     found = [document(brief, layout) for layout in layouts(brief)]
     limit = brief["gpu"]["memory"]
     return min(one["dollars"] for one in found if one["gpu_bytes"] <= limit and one["days"] <= brief["days"])
@@ -107,12 +107,12 @@ def _malformed(received: Any) -> str | None:
     if missing := [name for name in (*LAYOUT, *NUMBERS) if name not in received]:
         return f"Your dict lacks {', '.join(missing)}."
     if any(type(received[name]) is not int or received[name] < 1 for name in LAYOUT[:-1]):
-        return f"{', '.join(LAYOUT[:-1])} must be whole numbers, 1 or more."
+        return f"{', '.join(LAYOUT[:-1])} must be ints of at least 1."
     return None if type(received["recompute"]) is bool else "recompute must be True or False."
 
 
 def _wrong_choice(task: Task, brief: Sizes, received: dict[str, Any], right: dict[str, float]) -> str | None:
-    """A choice by wrong days or dollars is right by luck, under one seed and not under the next."""
+    """The complaint about a choice. Wrong days or dollars fail too, because the choice is then right only by luck."""
     if problem := _wrong_number(received, right, DECIDE):
         return f"{problem} Your choice depends on this number."
     for name, limit in (("gpu_bytes", brief["gpu"]["memory"]), ("days", brief["days"])):
@@ -120,14 +120,15 @@ def _wrong_choice(task: Task, brief: Sizes, received: dict[str, Any], right: dic
             return f"{_layout(received)} has {name} {right[name]:.4g}; {limit:.4g} are allowed."
     if right["dollars"] > (1 + WITHIN) * task.expected[0]:
         more = 1 - task.expected[0] / right["dollars"]
-        return f"{_layout(received)} costs ${right['dollars']:,.0f}; {more:.1%} less is possible, fits and is in time."
+        spent = f"{_layout(received)} costs ${right['dollars']:,.0f}"
+        return f"{spent}; a {more:.1%} cheaper design fits and meets the deadline."
     return None
 
 
 def _wrong_number(received: dict[str, Any], right: dict[str, float], names: Sequence[str]) -> str | None:
     for name in names:
         if not close(received[name], right[name]):
-            return f"{name} is {received[name]!r}, which is not right for {_layout(received)}."
+            return f"{name} = {received[name]!r} is wrong for {_layout(received)}."
     return None
 
 
@@ -136,7 +137,7 @@ def _layout(received: dict[str, Any]) -> str:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """A brief whose deadline leaves several clusters, one that leaves the largest alone, one of tight memory."""
+    """A brief whose deadline allows several clusters, one that allows only the largest, one with tight memory."""
     briefs = [
         _drawn(rng, layers=48, heads=32, memory=80e9, clusters=[64, 128, 256, 512], slack=3.5),
         _drawn(rng, layers=80, heads=64, memory=80e9, clusters=[128, 256, 512], slack=1.05),
@@ -177,9 +178,9 @@ CHECK = Check(
     timeout=20.0,
     parts=PARTS,
     hints=(
-        "Write the numbers of one layout first, as a function of brief and layout. Then a loop over layouts.",
-        "Six nested choices: a cluster, tp, cp, pp, b, chunks and recompute; dp and m follow. Leave out what the rules "
-        "forbid, what does not fit and what is too late.",
+        "First write a function of brief and layout that returns the numbers of one layout. Then loop over layouts.",
+        "Nested choices: a cluster, tp, cp, pp, b, chunks and recompute; dp and m follow. Leave out layouts that break "
+        "the rules, do not fit or miss the deadline.",
         "days = days of work / goodput; failures = hours of these days * GPUs / hours of one; min by dollars.",
     ),
 )

@@ -1,4 +1,4 @@
-"""When to write checkpoints, and which share of the time is work that lasts."""
+"""How often to write checkpoints, and the share of the time spent on work that is not repeated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Quick and slow checkpoints, rare and frequent failures, with and without a restart."""
+    """Fast and slow checkpoints, rare and frequent failures, with and without restart time."""
     cases: list[Case] = []
     for save, between in product((rng.randint(1, 9), rng.randint(60, 600)), (rng.randint(2, 9) * 1000, 500_000)):
         cases.append({"part": "best_interval", "save": save, "between": between})
@@ -63,10 +63,10 @@ CHECK = Check(
     masked=MASKED,
     parts=dict.fromkeys(PARTS, 0.5),
     hints=(
-        "best_interval: per second of work a checkpoint costs save / interval, lost work interval / (2 * between). "
-        "goodput: Daly's formula above as it stands, with both exponentials; the sum of the two costs only "
+        "best_interval: per second of work, checkpoints cost save / interval and lost work interval / (2 * between). "
+        "goodput: Daly's formula above, with both exponentials; the sum of the two costs only "
         "approximates it.",
-        "save / interval + interval / (2 * between) is least where its derivative is 0: both parts are equal there.",
+        "save / interval + interval / (2 * between) is smallest where its derivative is 0: both terms are equal there.",
         "goodput = interval / (between * exp(restart / between) * (exp((interval + save) / between) - 1)).",
     ),
 )

@@ -1,4 +1,4 @@
-"""Three answers from torch's elastic agent; the week's test asks the code itself."""
+"""Reading questions about torch's elastic agent; the week's test checks them against the code."""
 
 from autograder.checks.reading import reading_check
 
@@ -13,8 +13,8 @@ CHECK = reading_check(
         "default": "look at the fields of WorkerSpec",
     },
     hints=(
-        "Open the named file; each question is answered by a few lines of code.",
-        "A new node that waits is not a failure. In which state are the workers when it is noticed?",
+        "Open the file named above; a few lines of code answer each question.",
+        "A new node that waits is not a failure. In which state are the workers when the agent notices it?",
         "Stop, then rendezvous and start. A dataclass lists its fields with defaults.",
     ),
 )

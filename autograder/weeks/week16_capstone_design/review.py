@@ -1,4 +1,4 @@
-"""The hunt: seven changes to accept or to refuse, each with its axis and its symptom as a number; points for all."""
+"""The hunt: accept or reject seven changes, each with its axis and a numeric symptom. All must be right for points."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autograder.checks.base import Case, Check, Reply, Task, close
 from autograder.checks.formulas import numbers_of, trouble_in_call
 
 Sizes = dict[str, Any]
-VERDICTS = {  # accept? and over which axis
+VERDICTS = {  # (accept?, axis)
     "a": (True, "tp"),
     "b": (False, "tp"),
     "c": (False, "cp"),
@@ -24,7 +24,7 @@ LEAST_OFF = 0.002
 
 
 def symptom(change: str, n: Sizes) -> float:
-    """What the wrong code gives over what one process gives: the found code if a change is right, else the change."""
+    """The wrong code's result divided by one process's. If the change is right, the found code is wrong."""
     if change in "ab":
         right = sqrt(n["rest"] + sum(n["sinks"]))
         wrong = n["rest"] + n["sinks"][0] if change == "a" else len(n["sinks"]) * n["rest"] + sum(n["sinks"])
@@ -44,7 +44,7 @@ def symptom(change: str, n: Sizes) -> float:
 
 
 def smoothed(n: Sizes, size: int) -> float:
-    """A smoothed loss from the log-probabilities of all, with the coefficient of a vocabulary of this size."""
+    """A smoothed loss from all log-probabilities, with the coefficient for a vocabulary of `size` words."""
     everything = [value for part in n["logp"] for value in part]
     share = n["epsilon"] * size / (size - 1)
     return -(1 - share) * everything[n["target"]] - share * sum(everything) / len(everything)
@@ -61,20 +61,20 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     received, (accept, axis, number) = numbers_of(reply), task.expected[0]
     if not isinstance(received, list | tuple) or len(received) != 3 or type(received[0]) is not bool:
-        return "review must return three values: True to accept or False to refuse, an axis, a number."
+        return "review must return three values: True to accept or False to reject, an axis, a number."
     if received[1] not in AXES:
         return f"{received[1]!r} is not an axis: use one of {', '.join(AXES)}."
     where = ", ".join(f"{name}={value}" for name, value in case.items() if name != "change")
     if received[0] is not accept or received[1] != axis or not close(received[2], number, 1e-4):
         return (
-            f"Change {case['change']} is not reviewed correctly yet: at least one of verdict, axis and symptom is "
-            f"wrong, of {tuple(received)}. Work out by hand what one process gives. Numbers: {where}."
+            f"Change {case['change']} is not reviewed correctly yet: you returned {tuple(received)}, and verdict, axis "
+            f"or symptom is wrong. Work out by hand what one process gives. Numbers: {where}."
         )
     return None
 
 
 def drawn(rng: Random, ranks: int) -> list[Case]:
-    """Every change on so many ranks, with numbers whose symptom is not 1: nobody passes with that as a guess."""
+    """Every change on `ranks` ranks, with numbers whose symptom is not 1, so that guessing 1 fails."""
     cases = []
     for change in VERDICTS:
         n = numbers(change, rng, ranks)
@@ -85,7 +85,7 @@ def drawn(rng: Random, ranks: int) -> list[Case]:
 
 
 def numbers(change: str, rng: Random, ranks: int) -> Sizes:
-    """Counts that differ, a rank without targets of its own, parts of equal length."""
+    """Different counts, one rank without targets, and parts of equal length."""
     if change in "ab":
         return {"sinks": [rng.randint(1, 90) / 10 for _ in range(ranks)], "rest": rng.randint(10, 90) / 10}
     if change == "f":
@@ -99,7 +99,7 @@ def numbers(change: str, rng: Random, ranks: int) -> Sizes:
     if change in "cd":
         return {"sums": sums, "counts": counts}
     shifted, nothing = [count - 1 for count in counts], rng.randrange(ranks)
-    counts[nothing], shifted[nothing], sums[nothing] = 0, 1, 2.5  # its one target comes with the shift
+    counts[nothing], shifted[nothing], sums[nothing] = 0, 1, 2.5  # the shift gives it its only target
     return {"sums": sums, "counts": counts, "shifted": shifted}
 
 
@@ -123,10 +123,10 @@ CHECK = Check(
     judge=_judge,
     program="without_ranks",
     hints=(
-        "For each change write down what one process would give, with no ranks at all. Then compare.",
-        "Two questions find most of them: who counts this number twice or not at all, and who divides a second time? "
-        "And for e: does .contiguous() of a contiguous tensor copy it?",
-        "An accepted change: before / right. A refused one: after / right. For c the count is whole, the gradient is "
-        "still averaged over ____ ranks.",
+        "For each change, write down what one process would give, without any ranks. Then compare.",
+        "Two questions find most of them: is a number counted twice or not at all, and is it divided a second time? "
+        "For e: does .contiguous() copy a contiguous tensor?",
+        "If you accept a change: before / right. If you reject it: after / right. For c the count is whole, but the "
+        "gradient is still averaged over ____ ranks.",
     ),
 )

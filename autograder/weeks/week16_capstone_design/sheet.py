@@ -1,4 +1,4 @@
-"""What a GPU holds, and what it sends by each axis."""
+"""The bytes that a GPU holds, and the bytes that it sends over each axis."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from autograder.weeks.week16_capstone_design._design import (
 PARTS = ("gpu_bytes", "sent_bytes")
 AXES = ("tp", "cp", "pp", "dp")
 WHERE = {
-    "tp": "Count all-reduces per layer and microbatch, forward, backward, and those that are repeated.",
-    "cp": "Keys and values go round in the forward, and again with their gradients in the backward.",
-    "pp": "Each chunk sends an activation on, and its gradient back; each tensor rank sends its own part.",
-    "dp": "Which ranks hold the same parameters? How many bytes go and come for each?",
+    "tp": "Count all-reduces per layer and microbatch: forward, backward, and recomputation.",
+    "cp": "Keys and values travel around the ring in the forward, and again with their gradients in the backward.",
+    "pp": "Each chunk sends an activation forward and its gradient back; each tensor rank sends its own part.",
+    "dp": "Which ranks hold the same parameters? How many bytes are sent for each gradient and each weight?",
 }
 
 
@@ -40,12 +40,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     received, expected = numbers_of(reply), task.expected[0]
     sizes = f"Layout: {written(case['layout'])}. Model: {written(case['model'])}."
     if case["part"] == "gpu_bytes":
-        return None if close(received, expected) else f"{received!r} is not the bytes of the fullest GPU. {sizes}"
+        return (
+            None if close(received, expected) else f"A GPU of the first stage does not hold {received!r} bytes. {sizes}"
+        )
     if not isinstance(received, dict) or set(received) != set(AXES):
         return f"sent_bytes must return a dict with {', '.join(AXES)}."
     for axis in AXES:
         if not close(received[axis], expected[axis]) and not (received[axis] == expected[axis] == 0):
-            return f"{received[axis]!r} is not what the {axis} axis sends. {WHERE[axis]} {sizes}"
+            return f"A rank does not send {received[axis]!r} bytes over {axis}. {WHERE[axis]} {sizes}"
     return None
 
 
@@ -75,11 +77,11 @@ CHECK = Check(
     masked=MASKED,
     parts=dict.fromkeys(PARTS, 0.5),
     hints=(
-        "Parameters of a rank: all over tp * pp. Ranks that hold the same ones: dp * cp, for cp cuts the sequence "
-        "alone.",
+        "Parameters of a rank: all divided by tp * pp. dp * cp ranks hold the same ones, because cp splits only the "
+        "sequence.",
         "In flight: min(pp, m) microbatches of layers/pp layers; with chunks, layers * (1 + (pp-1)/(pp*chunks)) in "
-        "all.",
-        "Recomputed: 2 bytes for each position and width per layer where 34 were, plus one layer of 34; six "
-        "all-reduces for four; four rounds of keys and values for three.",
+        "total.",
+        "With recomputation: 2 bytes per position and width in each layer instead of 34, plus one layer with 34; six "
+        "all-reduces instead of four; four rounds of keys and values instead of three.",
     ),
 )

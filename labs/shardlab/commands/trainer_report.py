@@ -1,4 +1,4 @@
-"""Measure a learner's trainer on this machine and write `mine/README.md`: what it can do, in numbers."""
+"""Measure the learner's trainer on this machine and write the results to `mine/README.md`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from shardlab.study import page
 from shardlab.study.folder import Folder
 
 STEPS, RANKS = 10, 8
-DEFAULTS = {"layers": 4, "hidden": 32, "heads": 4, "sequence": 32, "vocabulary": 64, "batch": 16}  # as `mine.program`
-TIMEOUT = 120.0  # seconds of one recipe
+# as in `mine.program`
+DEFAULTS = {"layers": 4, "hidden": 32, "heads": 4, "sequence": 32, "vocabulary": 64, "batch": 16}
+TIMEOUT = 120.0  # seconds per recipe
 RECIPES: dict[str, dict[str, Any]] = {
     "dp 2 · pp 2 · tp 2": {"dp": 2, "pp": 2, "tp": 2},
     "dp 2 · cp 2 · tp 2": {"dp": 2, "cp": 2, "tp": 2},
@@ -35,7 +36,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One recipe: losses, bytes that rank 0 sends per step by the axes of the group, median seconds of a step."""
+    """One recipe: losses, bytes that a rank sends per step by the axes of the group, median seconds per step."""
 
     losses: list[float]
     sent_bytes: dict[str, float]
@@ -43,9 +44,9 @@ class Measured:
 
 
 def train(given: dict[str, Any]) -> Measured:
-    """On a rank: train as the recipe says, and count what this rank sends in the last step."""
+    """On a rank: train the recipe and count the bytes this rank sends in the last step."""
     import time
-    from importlib import import_module  # `mine` is the learner's, found when the rank runs
+    from importlib import import_module  # imported here because `mine` is the learner's and exists only at run time
 
     import torch.distributed as dist
 
@@ -66,7 +67,7 @@ def train(given: dict[str, Any]) -> Measured:
 
 
 def train_with_torch(given: dict[str, Any]) -> float:
-    """On a rank: median seconds of a step of a GPT of the same sizes, with torch's DDP or, for ZeRO-3, FSDP2."""
+    """On a rank: median seconds per step of a GPT of the same size with torch's DDP or, for ZeRO-3, FSDP2."""
     import time
 
     import torch
@@ -99,16 +100,16 @@ def train_with_torch(given: dict[str, Any]) -> float:
 
 
 def axes_of(program: Any, recipe: Any, members: Any) -> str:
-    """The axes along which the ranks of a group differ: "dp", or "cp·dp"."""
+    """The axes along which a group's ranks differ, such as "dp" or "cp·dp"."""
     axes = axes_between([program.places_of(recipe, rank) for rank in members])
     return "·".join(axis for axis in program.AXES if axis in axes)
 
 
 def write(folder: Folder) -> str:
-    """Measure every recipe and write `mine/README.md`; returns its text. Raises ValueError for a trainer that fails."""
+    """Measure every recipe and write `mine/README.md`; returns its text. Raises ValueError if a recipe fails."""
     if not (folder.path / PACKAGE).is_dir():
-        raise ValueError(f"{folder.path / PACKAGE} is empty: pass a check that feeds your trainer first")
-    with chdir(folder.path):  # ranks import `mine` from the working folder
+        raise ValueError(f"there is no {folder.path / PACKAGE} yet: first pass a check that adds to your trainer")
+    with chdir(folder.path):  # ranks import `mine` from the working directory
         text = _text(folder, [_measured(name, axes) for name, axes in RECIPES.items()])
     page.write(folder.path / PACKAGE / "README.md", text)
     return text
@@ -122,7 +123,7 @@ def _measured(name: str, axes: dict[str, Any]) -> str:
         has_peer = axes.keys() <= {"dp", "zero"} and axes.get("zero") in (None, 0, 3)
         peer = run(train_with_torch, axes | {"steps": STEPS}, ranks=RANKS, timeout=TIMEOUT) if has_peer else []
     except Exception as error:
-        raise ValueError(f"{name} did not train: {str(error).strip().splitlines()[-1]}") from None
+        raise ValueError(f"{name} failed to train: {str(error).strip().splitlines()[-1]}") from None
     return _row(name, many, one, peer)
 
 
@@ -143,7 +144,7 @@ def _text(folder: Folder, rows: list[str]) -> str:
         [
             "# My trainer",
             "",
-            "It trains a GPT over data, tensor, context, expert and pipeline parallel ranks. I wrote it in SYS-602:",
+            "It trains a GPT with data, tensor, context, expert and pipeline parallelism. I wrote it in SYS-602:",
             f"{lines} lines of code in {len(files)} modules. {shown.summary(folder)}",
             "",
             "```bash",
@@ -152,9 +153,9 @@ def _text(folder: Folder, rows: list[str]) -> str:
             "```",
             "",
             f"Measured on 8 ranks: {machine}. The loss is compared with one process over {STEPS} steps of SGD.",
-            "With torch: a GPT of the same sizes with DDP, or with FSDP2 for ZeRO-3; microbatches are one batch there.",
+            "The torch column is a GPT of the same size with DDP (FSDP2 for ZeRO-3), without microbatches.",
             "",
-            "| layout | largest difference of a loss | bytes per step from rank 0 | ms per step | torch |",
+            "| layout | largest difference in loss | bytes per step from rank 0 | ms per step | torch, ms per step |",
             "|---|---|---|---|---|",
             *rows,
             "",
@@ -163,7 +164,7 @@ def _text(folder: Folder, rows: list[str]) -> str:
 
 
 def code_lines(source: str) -> int:
-    """How many lines hold code: neither blank nor comment nor docstring."""
+    """The number of lines of code, without blank lines, comments and docstrings."""
     bodies = [getattr(node, "body", None) for node in ast.walk(ast.parse(source))]
     every = [one for body in bodies if isinstance(body, list) for one in body]
     texts = [one for one in every if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]

@@ -37,7 +37,7 @@ def draw_problem(ax) -> str:
 
 def draw_own(ax) -> str:
     """Which week writes and uses each module of a learner's own trainer."""
-    return draw_own_trainer(ax, rows(), title="Fourteen weeks write the parts that week 15 makes into a trainer")
+    return draw_own_trainer(ax, rows(), title="Week 15 assembles the functions of fourteen weeks into a trainer")
 
 
 def draw_traces(ax, week: str, name: str) -> str:

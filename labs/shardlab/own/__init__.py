@@ -1,4 +1,4 @@
-"""A learner's own trainer: the answers of all weeks as one package, `mine`, with the course's where one is missing."""
+"""The learner's own trainer: answers from all weeks as one package, `mine`; the course's answers fill the gaps."""
 
 from shardlab.exports import lazily
 

@@ -1,4 +1,4 @@
-"""Train with `mine`, where the course's functions stand in for missing ones: python -m shardlab.own recipe.toml."""
+"""Train with `mine`, using the course's functions for missing ones: python -m shardlab.own recipe.toml."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""A block is the code that one exercise adds to a module of `mine`: functions, and the helpers they use."""
+"""A block is the code that one exercise adds to a module of `mine`: its functions and their helpers."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from shardlab.own.pieces import PIECES, Piece, pieces
 
 FORMAT = 1
 MARK = re.compile(r"(?m)^# ---- (week\d\d\.[\w-]+) \(([0-9a-f]{6})\) -+$")  # digest of the signatures
-PROGRAMS = {  # what makes `python -m mine.train` a program, once this exercise is part of it
+PROGRAMS = {  # the lines that make `python -m mine.train` runnable, added with this exercise
     "week15.loop": 'if __name__ == "__main__":\n    program.main(new_trainer, train_step)'
 }
-ALIAS = re.compile(r"\w+ = [\w.]+")  # `dist = torch.distributed`: it belongs with the imports
+ALIAS = re.compile(r"\w+ = [\w.]+")  # like `dist = torch.distributed`; goes with the imports
 
 
 @dataclass(frozen=True)
 class Block:
-    """The imports that an answer needs, a line each, and its statements in order: (the name that it binds, source)."""
+    """The imports that an answer needs (one per line) and its statements in order, as (bound name, source)."""
 
     imports: tuple[str, ...]
     parts: tuple[tuple[str, str], ...]
-    signatures: str = ""  # digest of the course's signatures when it was written
+    signatures: str = ""  # digest of the course's signatures at the time the block was written
 
     @property
     def names(self) -> set[str]:
-        """What it defines."""
+        """The names it defines."""
         return {name for name, _ in self.parts}
 
 
@@ -44,9 +44,9 @@ class Clash(ValueError):
 
 
 def module_source(module: str, blocks: Mapping[str, Block]) -> str:
-    """The source of a module of `mine`, with a block for each of its exercises that is there.
+    """The source of a module of `mine`, built from the blocks of its exercises that exist.
 
-    A helper that several blocks have with the same text appears once. Raises Clash where the texts differ.
+    A helper that several blocks share appears once. Raises Clash if its source differs between blocks.
     """
     found = {exercise: blocks[exercise] for exercise in PIECES[module] if exercise in blocks}
     seen: dict[str, tuple[str, str]] = {}
@@ -70,7 +70,7 @@ def module_source(module: str, blocks: Mapping[str, Block]) -> str:
 
 
 def _imports(lines: set[str]) -> list[str]:
-    """One group for the standard library and one for the rest, merged by module as `from module import a, b`."""
+    """`from __future__` imports first, then the rest, merged by module as `from module import a, b`."""
     merged: dict[tuple[str, int], set[str]] = {}
     plain = set()
     for line in lines:
@@ -87,7 +87,7 @@ def _imports(lines: set[str]) -> list[str]:
 
 
 def signature_digest(block: Block, names: tuple[str, ...]) -> str:
-    """Six hex digits that change when the parameters of a kept function, or of a kept class's methods, change."""
+    """Six hex digits that change with the parameters of the named functions, or of the named classes' methods."""
     functions = [
         f"{name}.{node.name}{ast.unparse(node.args)}"
         for name, source in block.parts
@@ -99,7 +99,7 @@ def signature_digest(block: Block, names: tuple[str, ...]) -> str:
 
 
 def unusable(source: str) -> str:
-    """Why the text of a module cannot be used, as the end of a sentence; "" where it can."""
+    """Why a module's source cannot be used, as the end of a sentence; "" if it can."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -115,7 +115,7 @@ def dumped(blocks: Blocks) -> str:
 
 
 def loaded(text: str) -> Blocks:
-    """The inverse of `dumped`. Raises ValueError for anything else."""
+    """The inverse of `dumped`. Raises ValueError for any other text."""
     try:
         found = {
             str(name): Block(
@@ -126,23 +126,23 @@ def loaded(text: str) -> Blocks:
             for name, one in json.loads(text).items()
         }
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"these are no blocks of `mine` ({type(error).__name__}: {error})") from None
+        raise ValueError(f"not a set of blocks of `mine` ({type(error).__name__}: {error})") from None
     known = {one.exercise for one in pieces()}
     return {name: one for name, one in found.items() if name in known}
 
 
-# ---- the course's answers, packed so that nobody reads one by accident ----------------------------------------------
+# ---- the course's answers, packed so that students do not read one by accident --------------------------------------
 
 
 def packed(blocks: Blocks) -> str:
     """The course's blocks as the text of `own.json`."""
     data = zlib.compress(dumped(blocks).encode(), 9)
-    note = "The course's answers, which stand in for those that a learner has not written yet. Packed: no spoilers."
+    note = "The course's answers, used until a learner has written their own. Packed to avoid spoilers."
     return json.dumps({"about": note, "format": FORMAT, "blocks": b85encode(data).decode()}, indent=1) + "\n"
 
 
 def unpacked(text: str) -> Blocks:
-    """The inverse of `packed`. Raises ValueError for another text."""
+    """The inverse of `packed`. Raises ValueError for any other text."""
     try:
         found = json.loads(text)
         if found["format"] != FORMAT:
@@ -153,11 +153,11 @@ def unpacked(text: str) -> Blocks:
 
 
 def course_blocks(pages: Path) -> Blocks:
-    """The course's own blocks; none where the course was handed out without them."""
+    """The course's own blocks; empty if the course was distributed without them."""
     path = pages / "own.json"
     return unpacked(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def course_digest(piece: Piece, blocks: Mapping[str, Block]) -> str:
-    """The digest of the course's signatures for a piece, "000000" where the course came without its answers."""
+    """The digest of the course's signatures for a piece; "000000" if the course came without its answers."""
     return blocks[piece.exercise].signatures if piece.exercise in blocks else "000000"

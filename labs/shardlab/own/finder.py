@@ -1,8 +1,8 @@
-"""`from mine.zero import mean_slice`: the learner's function, or the course's where the learner's is still missing.
+"""Make `from mine.zero import mean_slice` find the learner's function, or the course's if there is none yet.
 
 Importing `shardlab` puts this finder on `sys.meta_path`: on pages, in scripts and on ranks. A plain
-`torchrun -m mine.train` in the learner's folder does without: there `mine` is an ordinary package.
-Light on purpose: `import shardlab` imports it.
+`torchrun -m mine.train` in the learner's folder does not need it: there `mine` is an ordinary package.
+`import shardlab` imports this module, so it must stay light.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import Any
 
-_served: Mapping[str, tuple[str, str]] | None = None  # in a sandbox: the only modules there are
+_served: Mapping[str, tuple[str, str]] | None = None  # set in a sandbox: the only modules that exist
 
 
 def install() -> None:
-    """Let `import mine.zero` find the learner's functions from now on."""
+    """Install the finder, so that `import mine.zero` finds the learner's functions."""
     if not any(type(one).__name__ == "Finder" and type(one).__module__ == __name__ for one in sys.meta_path):
         sys.meta_path.insert(0, Finder())
 
 
 def serve(modules: Mapping[str, str] | None, own: Mapping[str, str] | None = None) -> None:
-    """From now on these modules, {name: source}, are all that `mine` has: no file is read. `own` goes over them.
+    """Serve `mine` from these modules, {name: source}, without reading files; names in `own` override theirs.
 
-    None: the files again.
+    None goes back to files.
     """
     global _served  # noqa: PLW0603 - one process, one sandbox
     own = own or {}
@@ -40,17 +40,17 @@ def serve(modules: Mapping[str, str] | None, own: Mapping[str, str] | None = Non
 
 
 def forget(module: str = "") -> None:
-    """Let the next import read a module again, or all of them."""
+    """Make the next import read a module again; without a name, all of them."""
     for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
         if not module or name in (PACKAGE, f"{PACKAGE}.{module}"):
             del sys.modules[name]
 
 
 class Finder:
-    """Finds `mine` and its modules, and nothing else."""
+    """Finds only `mine` and its modules."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """None for a module that neither the learner nor the course has."""
+        """The module's spec; None if neither the learner nor the course has the module."""
         root, _, module = fullname.partition(".")
         if root != PACKAGE or "." in module:
             return None

@@ -1,9 +1,9 @@
-"""Public bugs planted in a learner's own trainer, and the gradients of one of its steps. For week 15.
+"""Plants public bugs in the learner's own trainer and returns the gradients of one step. For week 15.
 
     found = shardlab.run(step_with, "norms are partial", {"tp": 2}, ranks=2)
     joined(found)["0.up"]  # the gradient of the whole weight
 
-Five of the six bugs of `shardlab.hybrid.suspects` can be planted; the sixth needs tied weights, which this model lacks.
+Plants five of the six bugs in `shardlab.hybrid.suspects`; the sixth needs tied weights, which this model does not have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECIPE: dict[str, Any] = {"layers": 2, "experts": 4, "heads": 2, "hidden": 16, "
 
 
 class Found(NamedTuple):
-    """One rank's loss and gradients, and its place on each axis."""
+    """One rank's loss, gradients, and coordinate on each axis."""
 
     loss: float
     gradients: dict[str, Tensor]
@@ -34,9 +34,10 @@ class Found(NamedTuple):
 
 
 def step_with(fault: str, sizes: dict[str, int]) -> Found:
-    """On each rank of a mesh: a step with one of FAULTS, or NOTHING. With lr 1, SGD subtracts the gradient itself.
+    """Run one step on each rank of a mesh with one of FAULTS planted, or with NOTHING.
 
-    Raises ValueError for another fault.
+    At lr 1, SGD subtracts the gradient itself, so the change in the weights is the gradient. Raises ValueError for an
+    unknown fault.
     """
     from mine import model, program, train
 
@@ -54,10 +55,10 @@ def step_with(fault: str, sizes: dict[str, int]) -> Found:
 
 @contextmanager
 def planted(fault: str, groups: dict[str, Any]) -> Iterator[None]:
-    """Meanwhile `mine.train` sums gradients with this bug."""
+    """Inside the `with` block, `mine.train` computes gradients with this bug."""
     from mine import ddp, pipeline, train
 
-    space = train.update.__globals__  # where `update` looks names up, whether it is the learner's or the course's
+    space = train.update.__globals__  # where `update` looks up names, both the learner's and the course's version
     right, averaged, run_slots = space["finish_gradients"], ddp.ddp_backward, pipeline.run_slots
 
     def wrong_sums(gradients: list[Tensor], kinds: list[str], tokens: float, **over: Any) -> list[Tensor]:
@@ -94,7 +95,7 @@ def planted(fault: str, groups: dict[str, Any]) -> Iterator[None]:
 
 
 def joined(found: Sequence[Found]) -> dict[str, Tensor]:
-    """The whole model's gradients by name, from the parts of all ranks."""
+    """The whole model's gradients by name, joined from every rank's parts."""
     from mine import model
 
     whole: dict[str, dict[int, Tensor]] = {}

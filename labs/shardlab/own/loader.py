@@ -1,4 +1,4 @@
-"""Make a module of `mine`: the course's functions first, then the learner's over them, and one line about the rest."""
+"""Load a module of `mine`: the course's functions, overridden by the learner's, and a line naming the missing ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shardlab.study.where import around, packed_answers
 
 
 def spec(module: str, served: Mapping[str, tuple[str, str]] | None) -> ModuleSpec | None:
-    """How to make `mine` or one of its modules; `served` are the only ones there are, None outside of a sandbox."""
+    """The spec of `mine` or one of its modules. `served`: the only modules in a sandbox; None outside of one."""
     folder = None if served is not None else own_folder()
     name = f"{PACKAGE}.{module}" if module else PACKAGE
     if not module:
@@ -34,20 +34,20 @@ def spec(module: str, served: Mapping[str, tuple[str, str]] | None) -> ModuleSpe
 
 
 def own_folder() -> Path | None:
-    """The learner's `mine/`, whether it is there yet or not; None outside of a learner's folder."""
+    """The path of the learner's `mine/`, which may not exist yet; None outside of a learner's folder."""
     found = around(Path.cwd())
     return found / PACKAGE if found else None
 
 
 class _Nothing(Loader):
-    """The package itself: nothing runs when it is imported."""
+    """Loader of the package itself; importing it runs no code."""
 
     def exec_module(self, module: ModuleType) -> None:
         pass
 
 
 class _Served(Loader):
-    """In a sandbox: the course's text, and a student's over it where that runs."""
+    """In a sandbox: run the course's source, then the student's; if that fails, keep the course's names."""
 
     def __init__(self, source: str, own: str) -> None:
         self._source, self._own = source, own
@@ -62,7 +62,7 @@ class _Served(Loader):
 
 
 class _Own(Loader):
-    """One module: the course's names, then the learner's file over them."""
+    """Load one module: the course's names, overridden by those in the learner's file."""
 
     def __init__(self, module: str, path: Path | None) -> None:
         self._module, self._path = module, path if path and path.is_file() else None
@@ -96,7 +96,7 @@ def names_of(module: str) -> list[str]:
 
 
 def course_names(module: str) -> dict[str, Any]:
-    """The course's functions of a module by name; none where the course came without its answers."""
+    """The course's functions of a module by name; empty if the course came without its answers."""
     if module in GIVEN:
         return {}
     source = course_source(module)
@@ -108,7 +108,7 @@ def course_names(module: str) -> dict[str, Any]:
 
 
 def course_source(module: str) -> str:
-    """The course's own version of a module, "" where there is none."""
+    """The course's version of a module; "" if there is none."""
     if module in GIVEN:
         here = Path(__file__).resolve().parent
         path = here / "given" / f"{module}.py"
@@ -126,7 +126,7 @@ def _course() -> Blocks:
 
 
 def run(source: str, space: dict[str, Any], filename: str) -> None:
-    """Run a module's text in `space`, so that tracebacks show its lines."""
+    """Run a module's source in `space`; tracebacks show its lines."""
     import linecache
 
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -147,11 +147,11 @@ def _text(path: Path | None) -> str | None:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        return f"{error}"  # no Python: the module is replaced, and says so
+        return f"{error}"  # not valid Python, so the module is replaced with a message
 
 
 def _put_back_stale(text: str, module: str, space: dict[str, Any], course: Mapping[str, Any]) -> None:
-    """Take the course's function where an exercise has other parameters now than when the learner's was written."""
+    """Use the course's function if the exercise's parameters have changed since the learner wrote theirs."""
     written = dict(MARK.findall(text))
     blocks = _course()
     for piece in _pieces_in(module):
@@ -165,7 +165,7 @@ def _pieces_in(module: str) -> Iterable[Piece]:
 
 
 def _missing(module: str) -> Any:
-    """`__getattr__` of a module: what is not there, and how to get it."""
+    """`__getattr__` of a module: its error says which exercise adds the missing name."""
 
     def get(name: str) -> Any:
         piece = next((one for one in _pieces_in(module) if name in one.names), None)
@@ -183,7 +183,7 @@ def _say(module: str, missing: list[str], trouble: str) -> None:
     if own_folder() is None:
         return
     if trouble:
-        print(f"mine/{module}.py was replaced by the course's: {trouble}.")
+        print(f"mine/{module}.py was replaced by the course's version: {trouble}.")
     elif missing:
         due = dict.fromkeys(piece.exercise for piece in _pieces_in(module) if set(piece.names) & set(missing))
-        print(f"mine.{module}: {', '.join(missing)} from the course, until you pass {', '.join(due)}.")
+        print(f"mine.{module}: using the course's {', '.join(missing)} until you pass {', '.join(due)}.")

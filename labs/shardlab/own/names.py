@@ -1,3 +1,3 @@
-"""What the learner's package is called."""
+"""The name of the learner's package."""
 
 PACKAGE = "mine"

@@ -1,11 +1,11 @@
-"""Which functions of which exercise become part of a learner's own trainer, and in which module of `mine` they are."""
+"""The functions that each exercise adds to the learner's own trainer, by module of `mine`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-GIVEN = ("adam", "model", "program")  # modules that the course gives, for everybody
+GIVEN = ("adam", "model", "program")  # modules that the course gives to every learner
 
 PIECES: dict[str, dict[str, tuple[str, ...]]] = {
     "collectives": {
@@ -88,7 +88,7 @@ PIECES: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Piece:
-    """What one exercise adds to a module of `mine`."""
+    """The names that one exercise adds to a module of `mine`."""
 
     exercise: str
     module: str
@@ -96,19 +96,19 @@ class Piece:
 
     @property
     def week(self) -> str:
-        """The week it is written in, such as week03."""
+        """The exercise's week, such as week03."""
         return self.exercise.partition(".")[0]
 
 
 def pieces() -> Iterator[Piece]:
-    """All pieces, in the order of the modules."""
+    """All pieces, module by module."""
     for module, exercises in PIECES.items():
         for exercise, names in exercises.items():
             yield Piece(exercise, module, names)
 
 
 def piece_of(exercise: str) -> Piece | None:
-    """What an exercise adds, or None where it adds nothing."""
+    """The piece that an exercise adds; None if it adds nothing."""
     return next((one for one in pieces() if one.exercise == exercise), None)
 
 

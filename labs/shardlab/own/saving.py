@@ -1,6 +1,6 @@
-"""Checkpoints of a learner's own trainer: pieces of the whole model's tensors, for ranks of any mesh. For week 15.
+"""Checkpoints of the learner's own trainer, which any mesh can load: pieces of the whole model's tensors. For week 15.
 
-A checkpoint holds weights and the routers' biases, which is all that SGD needs.
+A checkpoint holds the weights and the routers' biases, which is all that SGD needs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-Piece = dict[str, Any]  # as `mine.build.reads` takes it: part, layer, expert, and its rows and columns in the whole
+Piece = dict[str, Any]  # the format of `mine.build.reads`: part, layer, expert, rows and columns in the whole tensor
 BIAS, LOG = "bias", "log.jsonl"
 
 
 def train_on(given: dict[str, Any], folder: Path, steps: int, every: int, killed: tuple[int, int] | None = None) -> int:
-    """On each rank: train from the newest checkpoint to `steps`, saving `every` few; returns the step it began after.
+    """On each rank: train from the newest checkpoint up to step `steps`; returns the checkpoint's step.
 
-    killed: a rank and the step in which it gets a SIGKILL. Rank 0 appends {"step", "loss"} to `log.jsonl`.
+    every: steps between checkpoints. killed: (rank, step): this rank gets a SIGKILL before this step. Rank 0 appends
+    {"step", "loss"} to `log.jsonl`.
     """
     from mine import model, program, train
 
@@ -44,15 +45,15 @@ def train_on(given: dict[str, Any], folder: Path, steps: int, every: int, killed
 
 
 def losses_in(folder: Path) -> dict[int, float]:
-    """The loss of each step; of a step that was done twice, the later one."""
+    """The loss of each step; if a step ran twice, its later loss."""
     rows = map(json.loads, (folder / LOG).read_text().splitlines())
     return {row["step"]: row["loss"] for row in rows}
 
 
 def save(trainer: Any, step: int, folder: Path) -> None:
-    """Every rank writes its pieces into `step-N.tmp`; then rank 0 writes the manifest and renames the folder.
+    """Write every rank's pieces into `step-N.tmp`; then rank 0 writes the manifest and renames the folder.
 
-    Raises ValueError for an optimizer that has states of its own.
+    Raises ValueError for an optimizer other than SGD, whose state would not be saved.
     """
     if trainer.recipe.optimizer != "sgd":
         raise ValueError(f"a checkpoint holds weights only: train with sgd instead of {trainer.recipe.optimizer}")
@@ -70,9 +71,9 @@ def save(trainer: Any, step: int, folder: Path) -> None:
 
 @torch.no_grad()
 def load(trainer: Any, folder: Path) -> int:
-    """Fill a new trainer from the newest complete checkpoint; returns its step, 0 if there is none.
+    """Load the newest complete checkpoint into a new trainer; returns its step, 0 if there is none.
 
-    Raises ValueError for a piece that no rank saved: it is of another model.
+    Raises ValueError if the checkpoint lacks a piece, because a different model saved it.
     """
     from mine import build, train
 
@@ -88,7 +89,7 @@ def load(trainer: Any, folder: Path) -> int:
     for piece, numbers in _all_pieces(trainer, weights):
         found = build.reads(piece, [one for one, _ in saved])
         if found is None:
-            raise ValueError(f"{folder / newest} lacks a part of {piece['part']}: it was saved by another model")
+            raise ValueError(f"{folder / newest} lacks a part of {piece['part']}: it was saved by a different model")
         for at, rows, columns in found:
             _block(piece, numbers, rows, columns).copy_(_block(*saved[at], rows, columns))
     sharers = {key: trainer.sharers(key) for key in trainer.units}
@@ -99,7 +100,7 @@ def load(trainer: Any, folder: Path) -> int:
 
 
 def weights_of(trainer: Any) -> dict[str, Tensor]:
-    """This rank's parts of the weights, as copies, by name; with ZeRO-3 they are gathered first."""
+    """Copies of this rank's parts of the weights, by name; ZeRO-3 gathers them first."""
     from mine import train
 
     with torch.no_grad():
@@ -108,7 +109,7 @@ def weights_of(trainer: Any) -> dict[str, Tensor]:
 
 
 def _all_pieces(trainer: Any, weights: dict[str, Tensor]) -> Iterator[tuple[Piece, Tensor]]:
-    """Weights and the routers' biases as pieces, with matrices that share memory with them."""
+    """Weights and the routers' biases as pieces, each with a matrix that shares the tensor's memory."""
     for name, weight in weights.items():
         yield from _pieces(trainer, name, weight)
     for block, balance in trainer.balance.items():
@@ -117,7 +118,7 @@ def _all_pieces(trainer: Any, weights: dict[str, Tensor]) -> Iterator[tuple[Piec
 
 
 def _pieces(trainer: Any, name: str, weight: Tensor) -> Iterator[tuple[Piece, Tensor]]:
-    """A weight's matrices; every expert is one, and a vector is a matrix of one column."""
+    """A weight as matrices: one per expert; a vector becomes a matrix with one column."""
     from mine import model
 
     block, own_name = name.split(".", 1)
@@ -141,6 +142,6 @@ def _pieces(trainer: Any, name: str, weight: Tensor) -> Iterator[tuple[Piece, Te
 
 
 def _block(piece: Piece, numbers: Tensor, rows: list[int], columns: list[int]) -> Tensor:
-    """Rows and columns of the whole matrix, in this piece's numbers."""
+    """A view of this piece's numbers at the given rows and columns of the whole matrix."""
     down, right = piece["rows"][0], piece["columns"][0]
     return numbers[rows[0] - down : rows[1] - down, columns[0] - right : columns[1] - right]

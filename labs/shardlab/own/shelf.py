@@ -1,8 +1,8 @@
-"""A learner's `mine/` on disk: blocks go in when a check passes, and no file that was edited by hand is ever lost.
+"""The learner's `mine/` on disk. A passed check adds its block; a file edited by hand is backed up, never lost.
 
 work/mine/zero.py        a module, written from its blocks
-work/.study/mine.json    the blocks, and the digest of each module as it was written last
-work/attempts/mine/      modules that were edited by hand, before they were written again
+work/.study/mine.json    the blocks, and the digest of each module when it was last written
+work/attempts/mine/      copies of modules edited by hand, made before they are overwritten
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ABOUT = '"""My own trainer: what I wrote in SYS-602, week by week."""\n'
 
 @dataclass(frozen=True)
 class Shelf:
-    """What is kept of a learner's trainer: blocks by exercise, and each module's digest when it was last written."""
+    """The learner's blocks by exercise, and each module's digest when it was last written."""
 
     blocks: Blocks
     digests: dict[str, str]
@@ -36,7 +36,7 @@ class Shelf:
 
 @dataclass(frozen=True)
 class WrittenModule:
-    """A module that was written, and the copies of files that had been edited by hand."""
+    """A module that was written, and backups of the files that had been edited by hand."""
 
     path: Path
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ def store(folder: Folder) -> Path:
 
 
 def read(folder: Folder) -> Shelf:
-    """The learner's shelf, empty at first. Raises ValueError for a broken file."""
+    """The learner's shelf; empty if there is none yet. Raises ValueError for a broken file."""
     path = store(folder)
     if not path.is_file():
         return Shelf({}, {})
@@ -58,12 +58,12 @@ def read(folder: Folder) -> Shelf:
         return Shelf(loaded(json.dumps(found["blocks"])), {str(k): str(v) for k, v in found["digests"].items()})
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"{path} is broken ({error}): move it away; `shardlab study mine --collect` writes it from your pages"
+            f"{path} is broken ({error}): move it away, then run `shardlab study mine --collect` to rebuild it"
         ) from None
 
 
 def keep(folder: Folder, piece: Piece, block: Block) -> WrittenModule:
-    """Put a block on the shelf and write its module. Raises Clash, before anything changes, for a name used twice."""
+    """Add a block and write its module. Raises Clash, before any change, if two blocks define a name differently."""
     shelf = read(folder)
     block = replace(block, signatures=course_digest(piece, course_blocks(folder.course)))
     blocks = shelf.blocks | {piece.exercise: block}
@@ -81,7 +81,7 @@ def _path(folder: Folder, module: str) -> Path:
 
 
 def _write(folder: Folder, module: str, source: str, digest: str | None) -> Path | None:
-    """Write a module whose text has changed; returns the copy of a file that was edited by hand, or None."""
+    """Write a module if its text has changed; returns the backup of a file that was edited by hand, or None."""
     if not (about := _path(folder, "__init__")).is_file():
         page.write(about, ABOUT)
     path = _path(folder, module)
@@ -101,15 +101,17 @@ def _digest(text: str) -> str:
 
 
 def yours(folder: Folder) -> dict[str, list[tuple[Piece, bool]]]:
-    """{module: its pieces, each with whether it is the learner's}."""
+    """{module: [(piece, whether the learner wrote it)]}."""
     blocks = read(folder).blocks
     return {name: [(one, one.exercise in blocks) for one in pieces() if one.module == name] for name in PIECES}
 
 
 def collected(folder: Folder) -> str:
-    """Write `mine/` again from the saved pages and say what was written. Raises ValueError where that fails."""
-    program = [sys.executable, "-m", "autograder.cli", "own-collect", str(folder.path)]  # the package knows no grader
+    """Rebuild `mine/` from the saved pages; returns one line per piece. Raises ValueError if that fails."""
+    # shardlab must not import the grader, so this runs it as a command
+    program = [sys.executable, "-m", "autograder.cli", "own-collect", str(folder.path)]
     ended = subprocess.run(program, capture_output=True, text=True, timeout=COLLECT_SECONDS, check=False)
     if ended.returncode:
-        raise ValueError((ended.stderr.strip() or ended.stdout.strip() or "it ended without a word").splitlines()[-1])
+        said = ended.stderr.strip() or ended.stdout.strip() or "the command failed without output"
+        raise ValueError(said.splitlines()[-1])
     return ended.stdout.strip()

@@ -1,4 +1,4 @@
-"""Which parts of the trainer are the learner's, as a rich table."""
+"""A rich table of the functions of the trainer that the learner has written."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shardlab.own import shelf
 from shardlab.own.names import PACKAGE
 from shardlab.study.folder import Folder, find
 
-WIDTH = 76  # characters that fit next to JupyterLab's files
+WIDTH = 76  # characters that fit next to JupyterLab's file browser
 
 
 def show() -> None:
-    """Print the table for the learner's folder around this page; a sentence where there is none."""
+    """Print the table for the learner's folder that contains this page, or a message if there is none."""
     try:
         Console(highlight=False).print(table(find()))
     except ValueError as error:
@@ -22,7 +22,7 @@ def show() -> None:
 
 
 def table(folder: Folder) -> Group:
-    """A row for each module of `mine`: how many functions are the learner's, and the exercises still to pass."""
+    """One row per module of `mine`: how many functions are the learner's, and the exercises still to pass."""
     found = Table(title="Your own trainer", width=WIDTH)
     found.add_column("module", no_wrap=True)
     found.add_column("yours", justify="right", no_wrap=True)
@@ -36,7 +36,7 @@ def table(folder: Folder) -> Group:
 
 
 def summary(folder: Folder) -> str:
-    """How many functions are the learner's, in one line."""
+    """One line with the number of functions that are the learner's."""
     rows = [row for module in shelf.yours(folder).values() for row in module]
     num = sum(len(piece.names) for piece, is_own in rows if is_own)
     return f"{num} of {sum(len(piece.names) for piece, _ in rows)} functions of your trainer are yours."

@@ -1,4 +1,4 @@
-"""In which weeks a page imports each module of `mine`; a test compares this with the pages."""
+"""The weeks whose pages import each module of `mine`; a test compares this with the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small course with packed answers, and a learner's folder of it in which this process works."""
+"""A small course with packed answers, and a learner's folder as the working directory."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`mine`: blocks become modules, the course's functions stand in, and no file edited by hand is ever lost."""
+"""`mine`: blocks become modules, the course's functions fill the gaps, and no file edited by hand is lost."""
 
 import ast
 import importlib
@@ -138,7 +138,7 @@ def test_no_name_is_in_two_modules_pieces_and_no_exercise_in_two():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_module_edited_by_hand_is_lost(folder, seed, tmp_path):
-    """Checks pass again, modules are edited, everything is exported and imported: each text is somewhere."""
+    """After repeated checks, edits, exports and imports, every edited text still exists in some file."""
     rng, edited, path = Random(seed), set(), folder.path / "mine" / "collectives.py"
     for turn in range(20):
         what = rng.choice(["check", "check", "edit", "edit", "carried"])

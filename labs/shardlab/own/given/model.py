@@ -1,6 +1,6 @@
-"""A small GPT as functions of a dict of weights. Groups of one rank make it the model of one process.
+"""A small GPT as functions of a dict of weights. With groups of one rank it is the single-process model.
 
-Shapes: S positions of this cp rank, T = S / tp of them on this tp rank, B sequences, H hidden, D width of a head.
+Shapes: S positions of this cp rank, T = S / tp of them on this tp rank, B sequences, H hidden, D head width.
 """
 
 import torch
@@ -16,7 +16,7 @@ CHOSEN = 2  # experts per token
 
 
 def new_weights(recipe):
-    """The whole model's weights by name, "block.name"; the blocks are "embed", the layers' numbers, and "last"."""
+    """The whole model's weights by name, "block.name"; blocks are "embed", the layer numbers, and "last"."""
     generator, h = torch.Generator().manual_seed(recipe.seed), recipe.hidden
 
     def normal(*shape):
@@ -38,14 +38,14 @@ def new_weights(recipe):
 
 
 def kind_of(name):
-    """ "expert"; "split" for what tp splits; "norm" for what sees the positions of this tp rank alone."""
+    """ "expert"; "split" for weights that tp splits; "norm" for those that see only this tp rank's positions."""
     if ".expert." in name:
         return "expert"
     return "split" if name.split(".")[-1] in SPLIT_BY_TP else "norm"
 
 
 def new_text(recipe):
-    """64 sequences (64, S) in which the next token is mostly a function of the last."""
+    """64 sequences (64, S) in which the next token is mostly determined by the current one."""
     numbers, places = torch.arange(64, device="cpu"), torch.arange(recipe.sequence, device="cpu")
     noise = torch.randint(3, (64, recipe.sequence), generator=torch.Generator().manual_seed(recipe.seed), device="cpu")
     return ((5 * places + numbers[:, None]).cumsum(1) + noise) % recipe.vocabulary
@@ -67,7 +67,7 @@ class RingAttention(torch.autograd.Function):
 
 
 class VocabularyLoss(torch.autograd.Function):
-    """Week 5's losses [tokens] of logits whose columns are split. Its gradient is the mean's: we want the sum's."""
+    """Week 5's losses [tokens] of column-split logits. Its gradient is of their mean; we need that of their sum."""
 
     @staticmethod
     def forward(ctx, logits, targets, vocabulary, group):
@@ -91,7 +91,7 @@ def attention(x, w, positions, recipe, groups):
     whole = gather_sequence(layer_norm(x, x.shape[2:], w["norm1.gain"], w["norm1.shift"]), group=groups["tp"])
     width = recipe.hidden // recipe.heads
     q, k, v = ((whole @ w[name]).unflatten(2, (-1, width)).permute(1, 2, 0, 3) for name in "qkv")
-    if recipe.cp == 1:  # every key is here: torch's own kernel
+    if recipe.cp == 1:  # every key is local, so use torch's own kernel
         o = scaled_dot_product_attention(q, k, v, is_causal=True)
     else:
         o = RingAttention.apply(*(one.contiguous() for one in (q, k, v)), positions, groups["cp"])
@@ -99,7 +99,7 @@ def attention(x, w, positions, recipe, groups):
 
 
 def feed_forward(x, w, balance, recipe, groups):
-    """x (T, B, H) plus an MLP, or plus two experts for each token; `balance` counts the tokens of each expert."""
+    """x (T, B, H) plus an MLP, or plus two experts per token; `balance` counts the tokens of each expert."""
     if not recipe.experts:
         return mlp_block(x, w["norm2.gain"], w["norm2.shift"], w["up"], w["down"], group=groups["tp"])
     rows = layer_norm(x, x.shape[2:], w["norm2.gain"], w["norm2.shift"]).flatten(0, 1)
@@ -109,12 +109,12 @@ def feed_forward(x, w, balance, recipe, groups):
 
 
 def layer(positions, balance, recipe, groups, x, w):
-    """One layer, x (T, B, H) to x."""
+    """One layer: x (T, B, H) in and out."""
     return feed_forward(attention(x, w, positions, recipe, groups), w, balance, recipe, groups)
 
 
 def sum_of_losses(x, w, labels, recipe, groups):
-    """The sum of the losses of this cp rank's tokens that have a label; -100 is none."""
+    """The sum of the losses of this cp rank's tokens that have a label (-100 means no label)."""
     normed = layer_norm(x, x.shape[2:], w["norm.gain"], w["norm.shift"])
     logits = (gather_sequence(normed, group=groups["tp"]) @ w["head"]).flatten(0, 1)
     targets = labels.T.flatten()

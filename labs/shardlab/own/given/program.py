@@ -1,4 +1,4 @@
-"""Given: a recipe is a file, a trainer is what one rank has, and `main` is the program."""
+"""Given: reads a recipe from a file, holds one rank's state in a Trainer, and trains in `main`."""
 
 import os
 import sys
@@ -26,25 +26,25 @@ DEFAULTS |= {"lr": 0.1, "optimizer": "sgd", "backend": "gloo"}
 
 @dataclass
 class Trainer:
-    """The state of one rank. A unit is one flat tensor: all weights of a block that are of one kind."""
+    """The state of one rank. A unit is one flat tensor with all weights of one kind in a block."""
 
     recipe: SimpleNamespace
     groups: dict
     text: torch.Tensor | None  # sequences of tokens
     schedule: list
-    stages: dict  # number of each own stage -> its blocks
-    units: dict  # "block kind" -> a parameter; with ZeRO-3 it is this rank's slice
+    stages: dict  # number of each of this rank's stages -> its blocks
+    units: dict  # "block kind" -> parameter; with ZeRO-3, this rank's slice of it
     shapes: dict  # "block kind" -> name -> shape
     balance: dict  # block -> bias and load of each expert
-    states: dict = field(default_factory=dict)  # the optimizer's, by the key of the first unit
+    states: dict = field(default_factory=dict)  # optimizer states, by the key of the first unit
 
     def sharers(self, key):
-        """The group of the ranks that have copies of a unit."""
+        """The group of ranks that hold copies of a unit."""
         return self.groups["edp" if key.endswith("expert") else "copies"]
 
 
 def trainer_of(recipe, groups, units, stages=(), shapes=None, text=None):
-    """A trainer of plain values: a dict, flat tensors by key, pairs (stage, blocks), and shapes by key and name."""
+    """Make a trainer from plain values: a dict, flat tensors by key, (stage, blocks) pairs, shapes by key and name."""
     one, device = SimpleNamespace(**recipe), torch.get_default_device()
     schedule, zeros = SCHEDULES[one.schedule](one.pp, one.microbatches), torch.zeros(one.experts)
     parameters = {key: torch.nn.Parameter(unit.clone().to(device)) for key, unit in units.items()}
@@ -55,7 +55,7 @@ def trainer_of(recipe, groups, units, stages=(), shapes=None, text=None):
 
 
 def places_of(recipe, rank):
-    """The place of a rank on every axis."""
+    """A rank's coordinate on every axis."""
     return coordinates(rank, {axis: getattr(recipe, axis) for axis in AXES})
 
 
@@ -65,12 +65,12 @@ def groups_of(recipe):
 
 
 def recipe_of(given, world):
-    """The recipe of a dict. Raises ValueError with one sentence for each thing that is wrong with it."""
+    """Make a recipe from a dict. Raises ValueError with one sentence per problem."""
     if unknown := sorted(given.keys() - DEFAULTS.keys()):
         raise ValueError(f"a recipe has no key {unknown[0]!r}: use {', '.join(DEFAULTS)}")
     for key, value in given.items():
         if type(value) is not type(DEFAULTS[key]) and key != "lr":
-            raise ValueError(f"{key} = {value!r} must be like {DEFAULTS[key]!r}")
+            raise ValueError(f"{key} = {value!r} must have the type of its default, {DEFAULTS[key]!r}")
     recipe = SimpleNamespace(**(DEFAULTS | given))
     if wrong := refusals(recipe, world):
         raise ValueError("\n".join(wrong))
@@ -78,7 +78,7 @@ def recipe_of(given, world):
 
 
 def refusals(one, world):
-    """The reasons why a recipe cannot be trained, one sentence each."""
+    """The problems of a recipe, one sentence each."""
     sizes = [getattr(one, axis) for axis in AXES] + [one.microbatches, one.layers, one.batch]
     if min(sizes) < 1:
         return ["axes, microbatches, layers and batch must be at least 1"]
@@ -89,13 +89,14 @@ def refusals(one, world):
     even |= {("microbatches", one.microbatches): one.pp if one.schedule == "interleaved" else 1}
     rules = {f"{name} = {value} must be a multiple of {of}": value % of == 0 for (name, value), of in even.items()}
     rules |= {
-        f"{' · '.join(AXES)} is {ranks}, but there are {world} ranks": ranks == world,
-        "experts must be 0, or at least 2 and ep": one.experts >= max(2, one.ep) or (one.experts, one.ep) == (0, 1),
+        f"the product {' · '.join(AXES)} is {ranks}, but the number of ranks is {world}": ranks == world,
+        "experts must be 0 (with ep = 1), or at least max(2, ep)": one.experts >= max(2, one.ep)
+        or (one.experts, one.ep) == (0, 1),
         f"{one.layers} layers are too few for {num_stages} stages": one.layers >= num_stages,
         "zero must be 0, 1, 2 or 3": one.zero in range(4),
-        "ZeRO-2 and 3 need pp = tp = 1 and no experts": one.zero < 2 or (one.pp * one.tp, one.experts) == (1, 0),
+        "ZeRO-2 and ZeRO-3 need pp = tp = 1 and no experts": one.zero < 2 or (one.pp * one.tp, one.experts) == (1, 0),
         f"schedule must be one of {', '.join(SCHEDULES)}": one.schedule in SCHEDULES,
-        "dualpipe-v needs 2 · pp microbatches or more": one.schedule != "dualpipe-v" or one.microbatches >= 2 * one.pp,
+        "dualpipe-v needs at least 2 · pp microbatches": one.schedule != "dualpipe-v" or one.microbatches >= 2 * one.pp,
         "optimizer must be sgd or adam": one.optimizer in ("sgd", "adam"),
         "backend must be gloo or nccl": one.backend in ("gloo", "nccl"),
     }
@@ -103,7 +104,7 @@ def refusals(one, world):
 
 
 def main(new_trainer, train_step):
-    """Train as the file says that is named on the command line, alone or as a rank of torchrun."""
+    """Train the recipe file named on the command line, in one process or as a rank of torchrun."""
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     try:
         with open(sys.argv[1], "rb") as file:
