@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -41,8 +41,11 @@ def solution(exercise: str) -> None:
     _print(lambda: told.solution(hints.solution(find(), exercise)))
 
 
-def offer_hint(exercise: str) -> None:
-    """Show a button for the next hint below a failed check; does nothing outside a learner's folder."""
+def offer_hint(exercise: str, shown: Collection[int] = ()) -> None:
+    """Show a button for the next hint below a failed check; does nothing outside a learner's folder.
+
+    shown: numbers of the hints that the check has already shown, which the button leaves out.
+    """
     widgets = _widgets()
     try:
         folder = find()
@@ -52,7 +55,7 @@ def offer_hint(exercise: str) -> None:
         return
     from IPython.display import display
 
-    display(_button("Next hint", widgets, lambda: told.hints(hints.next_hint(folder, exercise))))
+    display(_button("Next hint", widgets, lambda: told.hints(hints.next_unseen(folder, exercise, shown), shown)))
 
 
 def _panel(folder: Folder, widgets):
