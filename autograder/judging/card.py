@@ -29,7 +29,8 @@ COLORS = {"right": "#00714f", "partly": "#8a5a00", "wrong": "#b3331a", "open": "
 
 _TEXT = "color: var(--jp-ui-font-color1, inherit)"
 _SIDE = "var(--jp-border-color1, rgba(127, 127, 127, .5))"
-_CODE = "white-space: pre-wrap; margin: .3em 0; font: .92em/1.4 var(--jp-code-font-family, monospace); " + _TEXT
+_WRAPPED = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
+_CODE = f"{_WRAPPED}; margin: .3em 0; font: .92em/1.4 var(--jp-code-font-family, monospace); {_TEXT}"
 _CELL = f"padding: .1em 1.2em .1em 0; text-align: left; background: none; {_TEXT}"
 _HINT = "border-left: 3px solid #0072b2; padding-left: .6em; margin: .4em 0"
 _FRAME = re.compile(r'^( *)File "(.+)", line (\d+)(, in .+)?$')
