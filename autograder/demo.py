@@ -30,10 +30,20 @@ CHEATS = {
 }
 
 
+NEXT = (
+    "The cheats fail because the grade draws fresh cases and reads from the packets what the ranks sent. "
+    "Exercises that call a cheated function lose points, too.",
+    "Next: `make lab` opens the course in JupyterLab. Begin with week 0, which takes 20 minutes and needs no GPU. "
+    "Do you teach? Read docs/teaching.md.",
+)
+
+
 def main() -> None:
-    """Run both parts of the demo."""
+    """Run both parts of the demo, and say what to do next."""
     show_ranks()
     show_grades()
+    for line in NEXT:
+        console.print(f"\n{line}", markup=False, highlight=False)
 
 
 def show_ranks() -> None:
@@ -65,7 +75,17 @@ def show_grades() -> None:
             table = Table("exercise", "points", "feedback", title=student)
             for name, exercise in verdicts["exercises"].items():
                 table.add_row(name, f"{exercise['points']:g} of {exercise['max']:g}", exercise["text"])
+            if student.startswith("a cheating"):
+                show_cheats()
             console.print(table)
+
+
+def show_cheats() -> None:
+    """Say what the cheating submission does instead of answering three exercises."""
+    console.print("\nThe cheating submission is the honest one with three answers replaced:")
+    for exercise, name in CHEATS.items():
+        story = known.find(exercise, name).story.removeprefix("Wrong: ").rstrip(".")
+        console.print(f"  {exercise}: {story}.", markup=False, highlight=False)
 
 
 def write_submission(submitted: Path, student: str, answers: dict[str, str]) -> Path:

@@ -56,5 +56,5 @@ def test_an_exercise_is_laid_out_answered_and_checked(installed, tmp_path, monke
     resources = {"metadata": {"path": str(tmp_path / "work" / WEEK)}}
     NotebookClient(page, timeout=120, kernel_name="python3", resources=resources).execute(env=dict(os.environ))
     *_, checked, where = page.cells
-    assert "2 of 2 points" in "".join(output.get("text", "") for output in checked.outputs)
+    assert "2 of 2 points" in checked.outputs[0].data["text/plain"]
     assert where.outputs[0]["data"]["text/plain"].count(str(installed)) == 2

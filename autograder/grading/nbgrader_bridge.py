@@ -16,9 +16,9 @@ from nbgrader.utils import is_grade, is_solution
 
 from autograder.authoring import notebooks
 from autograder.grading import verdict_files
-from autograder.grading.render import told
 from autograder.judging import exhibits
 from autograder.judging.judge import clean
+from autograder.judging.told import told
 from autograder.reading import ingest
 from autograder.reading.dossier import dossier_of
 

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -16,9 +16,12 @@ from shardlab.study.records import digest
 
 from autograder import weeks
 from autograder.checks.base import Case, Check
+from autograder.judging.card import Result, card
+from autograder.judging.compared import Compared, comparing
 from autograder.judging.judge import Judge, Verdict
 from autograder.judging.keeping import keep_passed
 from autograder.judging.measured import Measured, noting
+from autograder.judging.told import told
 
 PUBLIC_SEED = 0  # the visible cases have the same numbers in every run
 MOST_RANKS = 8
@@ -42,7 +45,7 @@ class Points(float):
 
 
 def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hint: int = 1) -> Points:
-    """Run an answer on the given cases and print what is right and what is not. Returns the points so far.
+    """Run an answer on the given cases and show what is right and what is not. Returns the points so far.
 
     >>> check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}])
 
@@ -56,35 +59,72 @@ def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hin
     _refuse_bad_cases(found, chosen)
     answer = {"pickle": _pickle(found, answers)}
     measured: list[Measured] = []
+    compared: list[Compared] = []
     completed = [_complete(found, case) for case in chosen]
     with _one_at_a_time[os.getpid()]:
-        verdict = _judge().judge(noting(found, measured), answer, PUBLIC_SEED, completed)
-    print(shown(verdict, len(chosen)))
-    if not verdict.is_right:
-        for number in range(2, hint + 1):
-            print(f"Hint {number}: {found.hints[number - 1]}")
-    if not (verdict.fault or verdict.look):
+        watched = comparing(noting(found, measured), compared)
+        verdict = _judge().judge(watched, answer, PUBLIC_SEED, completed)
+    hints = {} if verdict.is_right else {number: found.hints[number - 1] for number in range(2, hint + 1)}
+    notes = []
+    if is_judged := not (verdict.fault or verdict.look):
         whole = all(case in completed for case in found.public)
-        _record(found, verdict, answers, hint, measured, whole=whole)
-        if verdict.is_right and whole and (line := keep_passed(exercise)):
-            print(line)
+        notes.append(_record(found, verdict, answers, hint, measured, whole=whole))
+        notes.append(keep_passed(exercise) if verdict.is_right and whole else "")
+    _show(found, verdict, len(chosen), hints, [note for note in notes if note], compared)
+    if is_judged and not verdict.is_right:
+        _offer_hint(found, verdict, hints)
     return Points(verdict.points)
+
+
+def _show(
+    found: Check,
+    verdict: Verdict,
+    num_cases: int,
+    hints: Mapping[int, str],
+    notes: Sequence[str],
+    compared: Sequence[Compared],
+) -> None:
+    """Show a card in a notebook; print plain text elsewhere, which a notebook also keeps in its file."""
+    text = "\n".join(
+        [shown(verdict, num_cases), *(f"Hint {number}: {words}" for number, words in hints.items()), *notes]
+    )
+    if not in_notebook():
+        print(text)
+        return
+    from IPython.display import display
+
+    right = _right_on(num_cases) if verdict.is_right else ""
+    advice = TRY_AGAIN.strip() if verdict.fault or verdict.look else ""
+    result = Result(verdict, right, len(found.hints), hints, notes, compared, _is_blank(verdict), advice)
+    display({"text/plain": text, "text/html": card(result)}, raw=True)
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook's kernel, whose outputs may be HTML; a process that it forked is not."""
+    from IPython.core.getipython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    return kernel is not None and kernel.session.pid == os.getpid()
+
+
+def _offer_hint(found: Check, verdict: Verdict, hints: Mapping[int, str]) -> None:
+    """Show a button for hints that the card does not show, if there are any; never raises."""
+    levels = {*hints} | ({1} if told(verdict.text).hint else set())
+    if len(levels) < len(found.hints):
+        with suppress(Exception):
+            study.offer_hint(verdict.exercise, levels)
 
 
 def _record(
     found: Check, verdict: Verdict, answers: Sequence[Any], hint: int, measured: list[Measured], *, whole: bool
-) -> None:
-    """Record a check in the learner's folder, if there is one, and offer the next hint; nothing here raises."""
+) -> str:
+    """Record a check in the learner's folder, if there is one; returns "" or why it was not recorded. Never raises."""
     shown_hint = 0 if verdict.is_right or _is_blank(verdict) else hint
     facts = {"points": verdict.points, "max": verdict.max, "answer": digest(answers), "whole": whole}
     facts |= {"hint": shown_hint} if shown_hint else {}
     facts |= {"blank": True} if _is_blank(verdict) else {}
     facts |= {"measured": measured} if measured else {}
-    if trouble := study.note("check", exercise=verdict.exercise, **facts):
-        print(trouble)
-    if not verdict.is_right and found.hints:
-        with suppress(Exception):
-            study.offer_hint(verdict.exercise)
+    return study.note("check", exercise=verdict.exercise, **facts)
 
 
 def _is_blank(verdict: Verdict) -> bool:
@@ -96,9 +136,13 @@ def shown(verdict: Verdict, num_cases: int) -> str:
     mark = "✓" if verdict.is_right else "✗"
     head = f"{mark} {verdict.exercise}: {verdict.points:g} of {verdict.max:g} points"
     if verdict.is_right:
-        cases = "1 case" if num_cases == 1 else f"{num_cases} cases"
-        return f"{head}. Right on {cases}; the grade draws fresh ones."
+        return f"{head}. {_right_on(num_cases)}"
     return f"{head}.\n{verdict.text}{TRY_AGAIN if verdict.fault or verdict.look else ''}"
+
+
+def _right_on(num_cases: int) -> str:
+    cases = "1 case" if num_cases == 1 else f"{num_cases} cases"
+    return f"Right on {cases}; the grade draws fresh ones."
 
 
 def _judge() -> Judge:

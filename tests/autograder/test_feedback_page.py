@@ -10,7 +10,7 @@ from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
 from autograder.grading import publishing
 from autograder.grading.answer_html import answer_html, formula_html
-from autograder.grading.render import Told, told
+from autograder.judging.told import Told, told
 from autograder.reading import ingest
 
 # ---- The feedback page loads nothing, whatever a student wrote; formulas are still readable --------------------------

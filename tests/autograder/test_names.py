@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.grading.render import told
+from autograder.judging.told import told
 from autograder.reading import names
 from tests.whole import HOSTILE_VALUES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,14 @@ def next_hint(folder: Folder, name: str) -> Hints:
     is_new = level > seen
     trouble = records.note("hint", path=folder.path, exercise=exercise.name, hint=level) if is_new else ""
     return Hints(exercise.name, texts[:level], len(texts), is_new, trouble)
+
+
+def next_unseen(folder: Folder, name: str, shown: Collection[int]) -> Hints:
+    """Like `next_hint`, but also opens the hints whose numbers are in `shown`, because the learner has read them."""
+    found = next_hint(folder, name)
+    while found.is_new and len(found.opened) in shown and len(found.opened) < found.count:
+        found = next_hint(folder, name)
+    return found
 
 
 def _texts(folder: Folder) -> dict[str, list[str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from shardlab.study import hints, told
@@ -41,8 +41,11 @@ def solution(exercise: str) -> None:
     _print(lambda: told.solution(hints.solution(find(), exercise)))
 
 
-def offer_hint(exercise: str) -> None:
-    """Show a button for the next hint below a failed check; does nothing outside a learner's folder."""
+def offer_hint(exercise: str, shown: Collection[int] = ()) -> None:
+    """Show a button for the next hint below a failed check; does nothing outside a learner's folder.
+
+    shown: numbers of the hints that the check has already shown, which the button leaves out.
+    """
     widgets = _widgets()
     try:
         folder = find()
@@ -52,7 +55,16 @@ def offer_hint(exercise: str) -> None:
         return
     from IPython.display import display
 
-    display(_button("Next hint", widgets, lambda: told.hints(hints.next_hint(folder, exercise))))
+    display(_button("Next hint", widgets, lambda: told.hints(hints.next_unseen(folder, exercise, shown), shown)))
+
+
+def _lines_as_html(what: Callable[[], Group]) -> str:
+    """Sentences as paragraphs, which wrap at the width of the page; an error becomes its message."""
+    try:
+        lines = [str(line) for line in what().renderables]
+    except TROUBLE as error:
+        lines = [sentence(error)]
+    return "".join(f'<p style="max-width: 60em; line-height: 1.45">{html.escape(line)}</p>' for line in lines)
 
 
 def _panel(folder: Folder, widgets):
@@ -83,9 +95,9 @@ def _panel(folder: Folder, widgets):
     return with_still(widgets.VBox([table, widgets.HBox([chosen, *row]), said]), table.value)
 
 
-def _button(name: str, widgets, what: Callable[[], RenderableType]):
+def _button(name: str, widgets, what: Callable[[], Group]):
     button, said = widgets.Button(description=name), widgets.HTML()
-    button.on_click(lambda _: setattr(said, "value", _as_html(what)))
+    button.on_click(lambda _: setattr(said, "value", _lines_as_html(what)))
     return widgets.VBox([button, said])
 
 

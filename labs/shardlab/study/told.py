@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from pygments.token import Comment, Keyword, String
@@ -88,11 +88,12 @@ def _next(folder: Folder, standing: Standing | None) -> str:
     return f"{text} after {tries}. For help: `shardlab study {more} {one.name}`."
 
 
-def hints(found: Hints) -> Group:
-    """All opened hints, newest last, and what to do after the last one."""
+def hints(found: Hints, without: Collection[int] = ()) -> Group:
+    """All opened hints except those in `without`, newest last, and what to do after the last one."""
     lines = [
         Text(f"Hint {level} of {found.count} for {found.exercise}: {text}")
         for level, text in enumerate(found.opened, 1)
+        if level not in without
     ]
     if not found.is_new:
         lines.append(

@@ -157,3 +157,11 @@ def test_the_command_loads_no_torch():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_text_below_a_hint_button_is_escaped():
+    from rich.console import Group
+    from rich.text import Text
+
+    shown = panels._lines_as_html(lambda: Group(Text("use a<b"), Text("then stop")))
+    assert "use a&lt;b</p>" in shown and shown.count("<p ") == 2

@@ -251,3 +251,17 @@ def test_an_answer_is_known_by_its_source():
 def test_a_written_answer_has_no_standing():
     written = Exercise("week02.interview", 2, True)
     assert progress.standings({written.name: written}, []) == {}
+
+
+@pytest.mark.parametrize("recorded", [{}, {"hint": 1}])
+def test_a_hint_below_a_check_does_not_repeat_what_it_shows(folder, recorded):
+    check(folder, "week01.one", 0, **recorded)
+    assert below_a_check(folder, {1}) == "Hint 2 of 3 for week01.one: look there"
+    assert below_a_check(folder, {1}).count("\n") == 1 and "no more hints" in below_a_check(folder, {1})
+    assert standing(folder).hints == {1, 2, 3}
+
+
+def below_a_check(folder, shown):
+    """The text below the button of a check that has shown these hints."""
+    group = told.hints(hints.next_unseen(folder, "week01.one", shown), shown)
+    return "\n".join(str(line) for line in group.renderables)

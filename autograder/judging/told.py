@@ -1,10 +1,10 @@
-"""Split a verdict's text into the parts of a feedback page: sentences, details, hint, and what was right."""
+"""Split a verdict's text into the parts of a page or card: sentences, details, hint, and what was right."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-_TRACEBACK = "Traceback (most recent call last):"
+TRACEBACK = "Traceback (most recent call last):"
 _HINT, _RIGHT = "Hint: ", "Right: "
 
 
@@ -24,5 +24,5 @@ def told(text: str) -> Told:
     hint = next((line.removeprefix(_HINT) for line in lines if line.startswith(_HINT)), "")
     right = next((line.removeprefix(_RIGHT) for line in lines if line.startswith(_RIGHT)), "")
     said = [line for line in lines if not line.startswith((_HINT, _RIGHT))]
-    sentences = [line for line in said if not line.startswith((" ", _TRACEBACK))]
+    sentences = [line for line in said if not line.startswith((" ", TRACEBACK))]
     return Told(sentences, "\n".join(said) if len(sentences) < len(said) else "", hint, right)
