@@ -76,10 +76,10 @@ def install_cpu_torch(install: Installer, torch: str, index: str) -> None:
     if install(*cpu_build, may_fail=True):
         return
     if index:
-        print(f"  no CPU build of torch in your index; trying {index} (TORCH_INDEX= keeps to your own)")
+        print(f"  no CPU build of torch in your index; trying {index} (TORCH_INDEX= skips this)", flush=True)
         if install(*cpu_build, "--index-url", index, may_fail=True):
             return
-    print("  no CPU build of torch: the build with GPU libraries takes several GB")
+    print("  no CPU build of torch: the build with GPU libraries takes several GB", flush=True)
 
 
 def installed_version(name: str) -> str:
@@ -119,7 +119,8 @@ def summarize(line: str) -> str | None:
     if found := re.search(r"Downloading (\S+) \(([\d.]+ [MG]B)\)", line):
         return f"{found[1].rpartition('/')[2]} ({found[2]})"
     if line.startswith("Installing collected packages:"):
-        return f"installing {line.count(',') + 1} packages"
+        names = line.partition(":")[2].split(", ")
+        return f"installing {names[0].strip() if len(names) == 1 else f'{len(names)} packages'}"
     return None
 
 

@@ -613,8 +613,8 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 # ## 9 · Read real code
 #
 # In `megatron-core` 0.16.1, open `mappings.py`, `layers.py` and `cross_entropy.py` of `megatron/core/tensor_parallel`.
-# (`labs/lab02-megatron/setup_environment.sh` installs it; `%pip show megatron-core` in a cell prints its folder. You can
-# also read that release on GitHub.) Where are the messages?
+# (`labs/lab02-megatron/setup_environment.sh` installs it, and `%pip show megatron-core` in a cell prints its folder; or
+# read that release on GitHub.) Where are the messages?
 #
 # 1. `"f"`: which class of `mappings.py` is f? A name.
 # 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.
