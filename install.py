@@ -91,9 +91,14 @@ def installed_version(name: str) -> str:
 
 
 def uv_install(*arguments: str, may_fail: bool = False) -> bool:
-    """Run `uv pip install`, which shows its own progress, and return whether it succeeded."""
+    """Run `uv pip install`, which shows its own progress, and return whether it succeeded.
+
+    If it may fail, a dry run comes first, so that a failure prints nothing.
+    """
     command = ["uv", "pip", "install", "--python", sys.executable, *arguments]
-    return subprocess.run(command, check=False, stderr=subprocess.DEVNULL if may_fail else None).returncode == 0
+    if may_fail and subprocess.run([*command, "--dry-run"], check=False, capture_output=True).returncode:
+        return False
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def pip_install(*arguments: str, may_fail: bool = False) -> bool:

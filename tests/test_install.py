@@ -128,3 +128,15 @@ def test_developers_get_them_without_asking(target):
 def test_a_gpu_needs_no_index_of_cpu_builds():
     assert "--gpu" in commands_of("lab", "GPU=1") and "--torch-index" not in commands_of("lab", "GPU=1")
     assert "--torch-index ''" in commands_of("lab", "TORCH_INDEX=")
+
+
+@pytest.mark.parametrize(("known", "calls"), [(True, 2), (False, 1)], ids=["found", "unknown"])
+def test_uv_tries_quietly_before_it_installs(tmp_path, monkeypatch, capfd, known, calls):
+    log = tmp_path / "log"
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\necho "$*" >> {log}\necho some-output\nexit {0 if known else 1}\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert install.uv_install("torch", may_fail=True) == known
+    assert len(log.read_text().splitlines()) == calls and "--dry-run" in log.read_text().splitlines()[0]
+    assert capfd.readouterr().out == "some-output\n" * known
