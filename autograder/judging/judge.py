@@ -13,6 +13,8 @@ from queue import SimpleQueue
 from random import Random
 from typing import Any, TypeVar
 
+from shardlab.ranks.warm import WorkerLost
+
 from autograder.checks import packets
 from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.jobs import plain
@@ -111,6 +113,8 @@ class Judge:
                 self._judge_job(check, cases_of_job, job, problems)
             except SandboxLost as error:
                 return _lost(check, error, its_own=self._serves_others(job))
+            except WorkerLost as error:
+                return _lost(check, error, its_own=False)
             if until_in_sight and _in_sight(check, problems):
                 return _verdict(check, set(problems), problems)
         return _verdict(check, parts, problems)
@@ -135,6 +139,8 @@ class Judge:
             try:
                 problem = check.judge(case, task, reply)
                 problem = problem and (_of_inputs(task, reply) or problem)
+            except WorkerLost:  # the check ran ranks itself, and this machine lost them
+                raise
             except Exception as error:  # a forged report can crash a check, and so can a bug in the check
                 failed = True
                 name = type(error).__name__
@@ -266,7 +272,7 @@ def seed_for(seed: int, *names: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def _lost(check: Check, error: SandboxLost, *, its_own: bool) -> Verdict:
+def _lost(check: Check, error: SandboxLost | WorkerLost, *, its_own: bool) -> Verdict:
     """No grade if the machine failed; 0 points if it repeatedly fails only for this answer."""
     text = clean(f"Not graded: {error}.")
     if its_own:

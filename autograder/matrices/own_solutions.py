@@ -51,7 +51,7 @@ def rows(
 def hand_in(week: str, submitted: Path, root: Path = ROOT, mine: Mapping[str, str] | None = None) -> Path:
     """Copy the solution of each exercise into the released notebook of course/, and save it as a submission.
 
-    mine: {module: source} for the output of the cell that hands in a student's own trainer.
+    mine: {module: source} for the output of the cell that submits a student's own trainer.
     """
     notebook = nbformat.read(notebooks.release_path(week, root), 4)
     answers = {cell.id: cell.source for cell in notebooks.read_source(week, root).cells}

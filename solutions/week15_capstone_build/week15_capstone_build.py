@@ -340,8 +340,8 @@ def named(trainer, key, unit):
     sizes = [shape.numel() for shape in shapes.values()]
     if trainer.recipe.zero == 3:
         unit = fsdp.Gather.apply(unit, torch.Size([sum(sizes)]), trainer.sharers(key))
-    parts = unit[: sum(sizes)].split(sizes)
-    return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+    parts = unit.split([*sizes, len(unit) - sum(sizes)])  # the last one is padding
+    return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts[:-1], strict=True)}
     ### END SOLUTION
 
 

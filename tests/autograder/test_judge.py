@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from shardlab.ranks.warm import WorkerLost
 
 from autograder import weeks
 from autograder.judging.judge import Judge, seed_for
@@ -90,6 +91,16 @@ def test_a_lost_sandbox_is_a_fault_and_not_a_wrong_answer(monkeypatch):
         monkeypatch.setattr(one, "_ask", lambda request: (_ for _ in ()).throw(SandboxLost("the machine is full")))
         verdict = judged(one, "week01.naive-bill", "def naive_all_reduce_bill(n, s): return 1, 1")
     assert verdict.fault and "the machine is full" in verdict.text
+
+
+def test_ranks_that_the_judge_itself_loses_are_no_wrong_answer(judge):
+    def lost(*_):
+        raise WorkerLost("the worker does not answer")
+
+    check = replace(weeks.find("week01.naive-bill"), judge=lost)
+    source = "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return num_ranks, num_bytes"
+    verdict = judge.judge(check, {"preamble": "", "cells": [["week01.naive-bill", source, True]]}, 1)
+    assert verdict.fault and "the worker does not answer" in verdict.text
 
 
 LATE_ONCE = """
