@@ -5,6 +5,7 @@ LAB_IP ?= 127.0.0.1
 AT ?= work
 GPU ?=
 QUICK ?=
+SITE_URL ?=
 DOCKER ?= docker
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -97,8 +98,8 @@ bench: setup-dev  ## measurements next to other implementations, as a table; it 
 figures: setup  ## draw the figures of docs/images again
 	"$(BIN)/python" -m shardlab.figures
 
-site: setup  ## write the course as offline pages to build/site: weeks with their outputs, docs, glossary, search
-	"$(BIN)/autograder" site
+site: setup  ## write the course as offline pages to build/site: weeks with outputs, docs, search (SITE_URL=: to publish it)
+	"$(BIN)/autograder" site $(if $(SITE_URL),--url "$(SITE_URL)")
 
 docker:  ## build the image sys602 (DOCKER=podman; BASE=, TORCH_INDEX= as in the Dockerfile)
 	$(DOCKER) build -t sys602 $(if $(BASE),--build-arg BASE='$(BASE)') --build-arg TORCH_INDEX='$(TORCH_INDEX)' .

@@ -14,6 +14,8 @@ from tests.named_on_pages import ROOT, TOP, is_defined, lines_of_code, missing_o
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / ".github" / "pull_request_template.md",
     *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "labs").rglob("README.md"),
 ]

@@ -21,6 +21,7 @@ from autograder.site.prose import Prose
 from autograder.site.shown import Shown, shown
 
 LOOKED_UP = ("docs/syllabus.md", "docs/bug-museum.md", "docs/milestones.md")  # listed with the glossary and the sources
+DECISIONS = "docs/decisions/"  # only its README is in the navigation
 READING = ("Read real code", "Going further")  # the sections of a week that link to other people's code and papers
 
 
@@ -99,9 +100,15 @@ def document_page(path: str, links: Links) -> Page:
     Raises ValueError for a heading without a Chinese translation, or a broken link.
     """
     text = (links.root / path).read_text(encoding="utf-8")
-    kind = "lab" if path.startswith("labs/") else "list" if path in LOOKED_UP else "doc"
     name = "Setting up" if path == "README.md" else first_heading(text)
-    return _page(path, name, Prose(path, links).html(text), links, kind)
+    return _page(path, name, Prose(path, links).html(text), links, _kind(path))
+
+
+def _kind(path: str) -> str:
+    """Return where the navigation lists a Markdown page; a "decision" is only linked from the decisions' README."""
+    if path.startswith(DECISIONS) and not path.endswith("/README.md"):
+        return "decision"
+    return "lab" if path.startswith("labs/") else "list" if path in LOOKED_UP else "doc"
 
 
 def file_page(path: str, links: Links) -> Page:

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from nbformat import NotebookNode
 
 from autograder.authoring.course import ROOT
-from autograder.site import pages
+from autograder.site import pages, published
 from autograder.site.languages import say, words
 from autograder.site.links import Links, relative
 from autograder.site.pages import Page
@@ -20,12 +20,14 @@ HERE = Path(__file__).parent
 STATIC = ("site.css", "site.js")
 
 
-def write_site(solved: Mapping[str, NotebookNode], folder: Path, root: Path = ROOT) -> list[Page]:
+def write_site(solved: Mapping[str, NotebookNode], folder: Path, root: Path = ROOT, *, url: str = "") -> list[Page]:
     """Write the whole site to a folder, which is emptied first, and return its pages.
 
-    solved: {week: its notebook with solutions, executed or not}.
-    Raises ValueError for a heading without a Chinese translation, a broken link, or a figure without alt text.
+    solved: {week: its notebook with solutions, executed or not}. url: where the site will be published, if anywhere.
+    Raises ValueError for a heading without a Chinese translation, a broken link, a figure without alt text, or a wrong
+    `url`.
     """
+    base = published.base_of(url)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "index.html").is_file():
         raise ValueError(f"{folder} contains something that is not a site: choose an empty folder")
     shutil.rmtree(folder, ignore_errors=True)
@@ -35,7 +37,7 @@ def write_site(solved: Mapping[str, NotebookNode], folder: Path, root: Path = RO
     made += [pages.glossary_page(list(solved), links), pages.reading_page(solved, links)]
     made += [pages.document_page(path, links) for path in pages.documents(root)]
     whole = [pages.index_page(made, links), *made, *(pages.file_page(path, links) for path in sorted(links.files))]
-    frame = _frame()
+    frame = _frame(base)
     for page in whole:
         path = folder / page.address
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,13 +45,19 @@ def write_site(solved: Mapping[str, NotebookNode], folder: Path, root: Path = RO
     for name in STATIC:
         shutil.copyfile(HERE / "static" / name, folder / name)
     (folder / "search-index.js").write_text(index_script(whole), encoding="utf-8")
+    if base:
+        (folder / "sitemap.xml").write_text(published.sitemap(whole, base), encoding="utf-8")
+        (folder / published.CARD).write_bytes(published.card())
     return whole
 
 
-def _frame():
+def _frame(base: str):
     environment = Environment(loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, autoescape=True)
     environment.globals |= {
         "say": say,
+        "absolute": lambda address: published.absolute(base, address),
+        "card": published.CARD,
+        "description": published.DESCRIPTION,
         "labels": {name: said for name, said in words().items() if name.startswith("label-")},
     }
     return environment.get_template("page.html.j2")

@@ -548,8 +548,8 @@ for name, all_reduce in [("ring", collectives.ring_all_reduce), ("tree", collect
 # first figure shows the residuals (残差), what the model does not explain. Their extremes are the **range to
 # expect**: the best of 25 repetitions falls in it; a single one may take several times as long.
 #
-# **Crossover.** The lines of the second figure assume your link and one core per rank; the dots were measured on this
-# machine. Where do ring and tree cross, and why not where the lines cross?
+# **Crossover.** The lines of the second figure are the fitted ones, with the ring's messages taking turns; the marks
+# were measured on this machine. Where do ring and tree cross, and why not exactly where the lines cross?
 
 # %%
 turns = collectives.ranks_per_core(4)
@@ -562,14 +562,15 @@ print(f"{turns:g} turns; alpha = {1e6 * my_link.alpha:.0f} µs per message, 1/be
 off = [seconds / (messages * my_link.alpha + sent * my_link.beta) for messages, sent, seconds in samples]
 print(f"a measurement is {min(off):.2f} to {max(off):.2f} times its prediction")
 figure, ax = figures.new_axes(8, 4)
-figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link))
+names = {ring_messages * turns: "ring", tree_messages: "tree"}
+figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link, names=names))
 
 won = [size for (size, ring), (_, tree) in zip(points["ring"], points["tree"], strict=True) if tree < ring]
 slack = tree_messages - ring_bytes  # extra bytes that the tree sends, in units of S
 limit = (ring_messages * turns - tree_messages) / slack * my_link.alpha / my_link.beta if slack > 0 else float("inf")
 print(f"predicted: the tree wins up to {limit / 1e6:.2f} MB; measured: up to {max(won, default=0) / 1e6:.2f} MB")
 figure, ax = figures.new_axes(8, 4)
-figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, **points))
+figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, turns=turns, **points))
 
 # %% [markdown]
 # Now predict what you cannot measure: your link with any N and any S. The range was measured on 4 ranks of one

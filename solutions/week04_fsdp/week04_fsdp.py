@@ -559,10 +559,10 @@ for name, options, per_node in [
     measured = shardlab.run(plus_step, options, per_node is not None, ranks=4)[0]
     without_backward = 4 * costs.plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=1, **options)
     crossing = 2 / 3 * (due if per_node is None else without_backward)  # two of three peers are in the other node
-    sent |= {f"{name}: inside": measured - crossing, f"{name}: between": crossing}
+    sent[name] = {"inside a node": measured - crossing, "between nodes": crossing}
     print(f"{name}: predicted {due:,.0f}, sent {measured:,.0f} bytes, {crossing:,.0f} of them to the other node")
-figure, ax = figures.new_axes(7, 3.6)
-figures.show(figure, figures.draw_bars(ax, sent, title="hpZ: more bytes inside a node, fewer between nodes"))
+figure, ax = figures.new_axes(7, 3.2)
+figures.show(figure, figures.draw_paired_bars(ax, sent, title="hpZ: more bytes inside a node, fewer between nodes"))
 
 # %% [markdown]
 # With hpZ a rank sends *more* in total than with qwZ alone, because the backward's gather is exact again. But none of

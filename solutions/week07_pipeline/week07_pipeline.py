@@ -610,8 +610,9 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week07"), nam
 # The order is the schedule's, slot by slot. The lengths are not. The schedule has a bubble of 27%; here 43% of the
 # ranks' time is without compute: messages between neighbours take time, too, and this 1F1B hides almost none of them.
 # Each rank sends, then waits for what it needs next. A message's kernel runs from its launch until the partner has done
-# its part, so most of a long one is waiting. And four ranks that share one GPU slow each other down: a forward is
-# shorter while the others wait. `docs/profiler.md` says how to make such a picture of your own steps.
+# its part; where it only waits for the partner, the figure is hatched. And four ranks that share one GPU slow each
+# other down: a forward is shorter while the others wait. `docs/profiler.md` says how to make such a picture of your
+# own steps.
 #
 # **Bytes and memory.** Now with real layers: `execute` runs the same data, the meter counts what a rank hands to
 # `send`, and two hooks of autograd count the activations that it keeps and gives back. Which ranks send half as much?

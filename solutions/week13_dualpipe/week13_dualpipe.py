@@ -96,7 +96,7 @@ figures.show(figure, figures.draw_pair(ax, forward=1.0, backward=2.0, all_to_all
 figure, ax = figures.new_axes(7, 2)
 figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(2, 4), name="DualPipe"))
 
-figure, ax = figures.new_axes(9, 3.6)
+figure, ax = figures.new_axes(10, 3.9)
 figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="DualPipe"))
 
 # %% [markdown]
@@ -360,8 +360,8 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 #
 # A rank has *two* compute lanes, one per stream: where both are colored, a pair is running. Its halves share the
 # GPU's multiprocessors, so each is slower than alone, and nothing is gained. Messages take time here, and a long
-# message mostly waits for its partner. So there is more gray than in the simulation, 43% of the ranks' time: compute
-# waits for messages between stages. ([More](../../docs/profiler.md).)
+# message mostly waits for its partner (hatched). So there is more gray than in the simulation, 43% of the ranks' time:
+# compute waits for messages between stages. ([More](../../docs/profiler.md).)
 # </details>
 
 # %% [markdown]

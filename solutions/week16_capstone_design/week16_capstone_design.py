@@ -255,7 +255,9 @@ whole = planning.peak_memory(llama, trained, gradient_bytes=4).total
 print(f"mine {gpu_bytes(**theirs) / costs.GIB:.1f} GiB, the planner {whole / costs.GIB:.1f} GiB")
 figure, ax = figures.new_axes(7.5, 2)
 title = "Llama 3 405B on 16,384 GPUs: most bytes travel inside a server"
-figures.show(figure, figures.draw_bars(ax, sent_bytes(**theirs), title=title))
+names = {"tp": "tensor, in a server", "cp": "context", "pp": "pipeline", "dp": "data, with ZeRO-1"}
+sent = {names[axis]: num_bytes for axis, num_bytes in sent_bytes(**theirs).items()}
+figures.show(figure, figures.draw_bars(ax, sent, title=title))
 
 # %% [markdown]
 # ## 4 · Time and money
@@ -695,7 +697,7 @@ for name, change in {
 }.items():
     worse = document(brief | {"gpu": h100 | change}, {size: mine[size] for size in theirs["layout"]})
     print(f"{name:25} {worse['days']:5.1f} days, ${worse['dollars'] / 1e6:.2f} million")
-figure, ax = figures.new_axes(7.5, 2.7)
+figure, ax = figures.new_axes(7.5, 2.4)
 held, usable = figures.memory_rows(chosen.model, [chosen.layout]), planning.usable_bytes(gpu)
 title = "My design: the fullest GPU"
 figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, limit_label="usable", unit="GiB"))

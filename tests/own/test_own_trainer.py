@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from shardlab.commands.trainer_report import code_lines
 from shardlab.own import step_bytes
 from shardlab.own.pieces import GIVEN
-from shardlab.own.report import code_lines
 
 from autograder.reading import stand_ins
 from autograder.weeks.week15_capstone_build import _one_process

@@ -210,7 +210,7 @@ def mine(
 
     found = _folder(context)
     if measure:
-        from shardlab.own import report
+        from shardlab.commands import trainer_report as report
 
         typer.echo("Training seven layouts on 8 ranks: this takes a few minutes.")
         typer.echo(report.write(found))

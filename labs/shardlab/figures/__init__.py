@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shardlab.figures.own import draw_own_trainer
     from shardlab.figures.page import new_axes, new_rows, show
     from shardlab.figures.pair import draw_pair
+    from shardlab.figures.pairs import draw_paired_bars
     from shardlab.figures.palette import PALETTE
     from shardlab.figures.plan import draw_pareto, draw_step, layout_text
     from shardlab.figures.plan_sliders import axis_bytes, memory_rows, plan_explorer

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from shardlab.costs import traffic
+from shardlab.figures.labels import draw_limit
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.units import bytes_on_axis, written_bytes
 
@@ -34,13 +35,13 @@ def draw_bars(
         text = written_bytes(value) + (f" · {note}" if note else "")
         covered = value + 0.016 * len(text) * longest  # roughly where the text ends
         behind = limit if limit is not None and value < limit < covered else value
-        _write_behind(ax, behind, place, text)
+        write_behind(ax, behind, place, text)
     if limit is not None:
-        ax.axvline(limit, color="black", linestyle="--", linewidth=1)
+        draw_limit(ax, limit)
         place = (limit, 1.0)
         text = f"{limit_label}, {written_bytes(limit)} "
         ax.annotate(text, place, xycoords=ax.get_xaxis_transform(), ha="right", va="top", fontsize=8)
-    _finish(ax, list(bars), title, longest)
+    finish_bars(ax, list(bars), title, longest)
     if limit is not None:
         ax.set_ylim(top=-1.0)  # leave room above the first bar for the limit's label
 
@@ -69,20 +70,22 @@ def draw_traffic(ax: Axes, num_ranks: int, num_bytes: float) -> str:
         ax.barh(place, value, height=0.6, color=PALETTE["communication"])
         if label.startswith("all-reduce, ring"):
             ax.barh(place, half, left=half, height=0.6, color="none", hatch="///", edgecolor="white", linewidth=0)
-            _write_behind(ax, value, place, f"{written_bytes(value)} = reduce-scatter + all-gather")
+            write_behind(ax, value, place, f"{written_bytes(value)} = reduce-scatter + all-gather")
         else:
-            _write_behind(ax, value, place, written_bytes(value))
+            write_behind(ax, value, place, written_bytes(value))
     title = f"What one rank sends: N = {num_ranks} ranks, S = {written_bytes(num_bytes)}"
-    _finish(ax, [label for label, _ in rows], title, max(value for _, value in rows))
+    finish_bars(ax, [label for label, _ in rows], title, max(value for _, value in rows))
     listed = "; ".join(f"{label.splitlines()[0]} {written_bytes(value)}" for label, value in rows)
     return f"In words: with {num_ranks} ranks and a tensor of {written_bytes(num_bytes)} one rank sends: {listed}."
 
 
-def _write_behind(ax: Axes, value: float, place: float, text: str) -> None:
+def write_behind(ax: Axes, value: float, place: float, text: str) -> None:
+    """Write text to the right of a bar that ends at value."""
     ax.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
 
 
-def _finish(ax: Axes, labels: Sequence[str], title: str, longest: float) -> None:
+def finish_bars(ax: Axes, labels: Sequence[str], title: str, longest: float) -> None:
+    """Label the bars and the axis of bytes, and leave room for the text behind the longest bar."""
     ax.set_yticks(range(len(labels)), labels, fontsize=8)
     ax.invert_yaxis()
     ax.set_xlim(0, longest * 1.3 or 1)

@@ -7,7 +7,9 @@ backward, gradients of split tensors are split; f's copy has a partial gradient,
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 
 from shardlab.figures.palette import PALETTE, text_colour
 
@@ -54,6 +56,7 @@ def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> 
             _draw_operator(ax, place, point.operator, num_ranks, is_forward=is_forward, passed=passed)
     ax.add_patch(Rectangle((now - 0.43, -0.43), 0.86, num_ranks - 0.14, fill=False, linewidth=2.2, zorder=5))
     _finish(ax, num_ranks, _title(step, now, is_forward=is_forward))
+    _legend(ax, PALETTE["forward" if is_forward else "backward"])
     return _sentence(now, is_forward=is_forward)
 
 
@@ -94,8 +97,23 @@ def _finish(ax: Axes, num_ranks: int, title: str) -> None:
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    ax.set_title(title, loc="left", fontsize=10)
-    ax.set_xlabel("   ".join(f"{letter}: {meaning}" for letter, meaning in MEANING.items()), fontsize=8, loc="left")
+    ax.set_title(title, loc="left", fontsize=10, pad=10)
+
+
+def _legend(ax: Axes, fill: str) -> None:
+    """Name the three kinds of boxes and the two kinds of operators."""
+    edge = PALETTE["parameters"]
+    full, empty = Patch(facecolor=fill, edgecolor=edge), Patch(facecolor="white", edgecolor=edge)
+    handles = {
+        f"R: {MEANING['R']}": full,
+        f"S: {MEANING['S']}": (full, empty),
+        f"P: {MEANING['P']}": Patch(facecolor=fill, edgecolor="white", hatch="////", linewidth=0),
+        "all-reduce": Line2D([], [], color=PALETTE["communication"], linewidth=4),
+        "sends nothing": Line2D([], [], color=edge, linewidth=1, linestyle=":"),
+    }
+    style = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "ncols": 5, "columnspacing": 1.3, "frameon": False}
+    handlers = {tuple: HandlerTuple(ndivide=None, pad=0)}
+    ax.legend(list(handles.values()), list(handles), handler_map=handlers, fontsize=8, borderaxespad=0.2, **style)
 
 
 def _all_reduces(now: int, *, is_forward: bool) -> int:

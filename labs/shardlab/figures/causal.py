@@ -12,6 +12,7 @@ from matplotlib.patches import Polygon, Rectangle
 from shardlab.figures.palette import PALETTE, text_colour
 
 MOST_CHUNKS = 16
+LAYOUTS = ("contiguous", "zig-zag", "striped")
 
 
 def chunk_owners(layout: str, num_ranks: int) -> list[int]:
@@ -24,6 +25,12 @@ def chunk_owners(layout: str, num_ranks: int) -> list[int]:
     if layout not in owners:
         raise ValueError(f"no layout {layout!r}: use {', '.join(owners)}")
     return owners[layout]
+
+
+def layout_of(owners: Sequence[int]) -> str:
+    """The name of the layout that assigns chunks to these ranks, or "another layout"."""
+    num_ranks = max(owners) + 1
+    return next((name for name in LAYOUTS if chunk_owners(name, num_ranks) == list(owners)), "another layout")
 
 
 def chunk_work(owners: Sequence[int], documents: Sequence[int] = ()) -> list[float]:
@@ -71,11 +78,14 @@ def draw_causal_square(ax: Axes, owners: Sequence[int], *, documents: Sequence[i
     ax.set_ylim(num + 0.2, -1.2)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    ratio = max(work) / mean
-    ax.set_title(title or f"Largest work over mean: {ratio:.3g}", loc="left", fontsize=10)
+    ratio, name = max(work) / mean, layout_of(owners)
+    packed = f", {len(documents)} documents" if len(documents) > 1 else ""
+    heading = f"{name.capitalize()}{packed}: the largest work is {ratio:.3g} times the mean"
+    ax.set_title(title or heading, loc="left", fontsize=10)
     listed = ", ".join(f"rank {rank} {mine:g}" for rank, mine in enumerate(work))
     return (
-        f"In words: chunks belong to ranks {list(owners)}; blocks computed: {listed}. Largest over mean: {ratio:.4g}."
+        f"In words: {name}{packed}: chunks belong to ranks {list(owners)}; blocks computed: {listed}. "
+        f"Largest over mean: {ratio:.4g}."
     )
 
 

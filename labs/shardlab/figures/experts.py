@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
-from matplotlib.patches import Rectangle
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.text import Annotation
 
-from shardlab.figures.palette import MEASURED, PALETTE, text_colour
+from shardlab.figures.labels import keep_apart
+from shardlab.figures.palette import MEASURED, PALETTE, ink, text_colour
 
-MOST_TOKENS, MOST_EXPERTS, MOST_LINES = 96, 32, 6
+MOST_TOKENS, MOST_EXPERTS, MOST_LINES, MOST_LARGE = 96, 32, 6, 64
 
 
 def draw_routing(
@@ -58,6 +65,7 @@ def draw_routing(
     loads = [(count[expert, True], count[expert, False]) for expert in range(num_experts)]
     _loads(ax, loads, num_tokens)
     _margins(ax, tokens, num_experts, num_ranks)
+    _legend(ax, dropped=any(load[1] for load in loads))
     ratio = max(map(sum, loads)) * num_experts / max(1, len(choices))
     dropped = f"{sum(load[1] for load in loads)} of {len(choices)} choices"
     title = title or f"Fullest expert: {ratio:.2f} times the mean. Dropped: {dropped}"
@@ -78,11 +86,27 @@ def _loads(ax: Axes, loads: Sequence[Sequence[int]], num_tokens: int) -> None:
         if dropped:
             at, edge = (left + stay, expert - 0.38), PALETTE["backward"]
             ax.add_patch(Rectangle(at, drop, 0.76, facecolor="white", edgecolor=edge, hatch="////"))
-        ax.text(left + 1.14 * length, expert, str(stays + dropped), ha="right", va="center", fontsize=7)
+        ax.text(left + 1.14 * length, expert, str(stays + dropped), ha="right", va="center", fontsize=8)
     mean = left + length * sum(map(sum, loads)) / len(loads) / most
     ax.plot([mean, mean], [-0.5, len(loads) - 0.5], "--", color=MEASURED, linewidth=1)
-    ax.text(mean, -0.7, "mean", ha="center", va="bottom", fontsize=7)
+    ax.text(mean, -0.7, "mean", ha="center", va="bottom", fontsize=8)
     ax.set_xlim(-0.5, left + 1.15 * length)
+
+
+def _legend(ax: Axes, *, dropped: bool) -> None:
+    """Name the marks below the characters: what a token chose, and what was dropped if anything was."""
+    chosen, cross = ({"color": PALETTE[name], "linestyle": "", "mew": 1.4} for name in ("communication", "backward"))
+    handles: dict[str, Artist] = {
+        "score of the router, darker is higher": Patch(facecolor="#A0A0A0"),
+        "chosen": Line2D([], [], marker="o", markersize=5, **chosen),
+        "choices by expert": Patch(facecolor=PALETTE["forward"]),
+    }
+    if dropped:
+        hatched = Patch(facecolor="white", edgecolor=PALETTE["backward"], hatch="////")
+        handles["dropped"] = cast(Artist, (Line2D([], [], marker="x", markersize=5, **cross), hatched))
+    style = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.06), "ncols": 4, "frameon": False, "fontsize": 8}
+    handlers = {tuple: HandlerTuple(ndivide=None, pad=0.6)}
+    ax.legend(list(handles.values()), list(handles), handler_map=handlers, **style)
 
 
 def _margins(ax: Axes, tokens: str, num_experts: int, num_ranks: int) -> None:
@@ -93,12 +117,17 @@ def _margins(ax: Axes, tokens: str, num_experts: int, num_ranks: int) -> None:
         if rank:
             ax.plot([rank * each - 0.5] * 2, [-0.5, num_experts - 0.5], color=MEASURED, linewidth=1)
     shown = [token if token.isascii() and token.isprintable() else "·" for token in tokens]
-    ax.set_xticks(range(len(tokens)), ["␣" if token == " " else token for token in shown], fontsize=7)
-    ax.set_yticks(range(num_experts), [str(expert) for expert in range(num_experts)], fontsize=7)
+    ax.set_xticks(range(len(tokens)), ["␣" if token == " " else token for token in shown], fontsize=_letters(tokens))
+    ax.set_yticks(range(num_experts), [str(expert) for expert in range(num_experts)], fontsize=8)
     ax.set_ylabel("expert", fontsize=8)
     ax.tick_params(length=0)
     ax.set_ylim(num_experts - 0.5, -1.6)
     ax.spines[["left", "bottom"]].set_visible(False)
+
+
+def _letters(tokens: str) -> float:
+    """The size of the characters in points: as large as a column of a wide figure allows."""
+    return 9 if len(tokens) <= MOST_LARGE else 7
 
 
 def draw_fullest(ax: Axes, runs: Mapping[str, Sequence[float]], *, target: float, title: str) -> str:
@@ -110,10 +139,12 @@ def draw_fullest(ax: Axes, runs: Mapping[str, Sequence[float]], *, target: float
         raise ValueError(f"{len(runs)} runs cannot be distinguished: draw 1 to {MOST_LINES}, each of one step or more")
     styles = ["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 3))]
     colours = [PALETTE[name] for name in ("communication", "backward", "optimizer", "parameters", "forward", "weights")]
+    ends: list[Annotation] = []
     for (label, ratios), style, colour in zip(runs.items(), styles, colours, strict=False):
-        ax.plot(range(len(ratios)), ratios, linestyle=style, color=colour, linewidth=1.6, label=label)
+        ax.plot(range(len(ratios)), ratios, linestyle=style, color=colour, linewidth=1.6)
+        ends.append(_end_label(ax, ratios[-1], label, colour))
     ax.axhline(target, color=MEASURED, linewidth=0.8)
-    ax.text(1.01, target, f"target {target:g}", transform=ax.get_yaxis_transform(), va="center", fontsize=8)
+    ends.append(_end_label(ax, target, f"target {target:g}", MEASURED))
     ax.set_yscale("log")
     ticks = [tick for tick in (1, 1.5, 2, 3, 5, 8, 16) if tick <= 1.2 * max(max(ratios) for ratios in runs.values())]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=8)
@@ -121,10 +152,19 @@ def draw_fullest(ax: Axes, runs: Mapping[str, Sequence[float]], *, target: float
     ax.set_ylim(bottom=0.95)
     ax.set_xlabel("step", fontsize=8)
     ax.set_ylabel("fullest expert / mean", fontsize=8)
-    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    ax.tick_params(axis="x", labelsize=8)
     ax.set_title(title, loc="left", fontsize=10)
+    keep_apart(cast(Figure, ax.figure), ends)
     listed = "; ".join(f"{label}: {ratios[0]:.2f}, at the end {ratios[-1]:.2f}" for label, ratios in runs.items())
     return f"In words: {title}. Fullest expert over the mean, by run: {listed}. The target is {target:g}."
+
+
+def _end_label(ax: Axes, y: float, text: str, colour: str) -> Annotation:
+    """The name of a line, to the right of the axes at the height where the line ends."""
+    return ax.annotate(
+        text, (1.0, y), (4, 0), ax.get_yaxis_transform(), "offset points", va="center", fontsize=8, color=ink(colour),
+        annotation_clip=False,
+    )  # fmt: skip
 
 
 def draw_visits(ax: Axes, visits: Mapping[str, Sequence[int]], *, title: str) -> str:

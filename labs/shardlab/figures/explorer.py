@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import ipywidgets as widgets
 
+from shardlab.figures.controls import fit_names
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.timeline import draw_timeline
 from shardlab.figures.timeline_marks import NO_MARKS, Marks
@@ -73,6 +74,7 @@ def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.
         control.observe(redraw, names="value")
     button.on_click(run_it)
     redraw()
+    fit_names([chosen, ranks, microbatches, weight, slot])
     controls = [chosen, ranks, microbatches, weight, slot] + ([button] if run else [])
     return with_still(widgets.VBox([*controls, predicted, measured]), predicted.value)
 
@@ -92,7 +94,7 @@ def _picture(
     until: float | None = None,
     marks: Marks = NO_MARKS,
 ) -> str:
-    figure, ax = new_axes(9.0, 1.3 + 0.33 * len(schedule))
+    figure, ax = new_axes(10.0, 1.3 + 0.33 * len(schedule))
     drawn = draw_timeline(ax, schedule, durations, measured=timeline, name=NAMES[name], until=until, marks=marks)
     sentence, picture = html.escape(drawn), base64.b64encode(png(figure)).decode()
     width = round(figure.get_size_inches()[0] * 96)

@@ -21,6 +21,8 @@ def draw_goodput(
 ) -> str:
     """Draw goodput by formula, from a tenth of the best interval to ten times the best, plus simulated points.
 
+    A dashed line shows what goodput would be if a restart took no time.
+
     save_seconds, between, restart_seconds: as in `costs.failures`. played: simulated shares by interval in seconds.
     Returns the sentence.
     """
@@ -28,10 +30,15 @@ def draw_goodput(
     taus = [best * 10 ** (2 * i / POINTS - 1) for i in range(POINTS + 1)]
     shares = [failures.goodput(tau, save_seconds, between, restart_seconds) for tau in taus]
     at_best = failures.goodput(best, save_seconds, between, restart_seconds)
-    ax.plot([tau / 60 for tau in taus], shares, color=PALETTE["communication"], linewidth=1.8)
+    ax.plot([tau / 60 for tau in taus], shares, color=PALETTE["communication"], linewidth=1.8, label="formula")
+    at_once = [failures.goodput(tau, save_seconds, between, 0) for tau in taus]
+    free = {"color": PALETTE["communication"], "linewidth": 1.2, "linestyle": "--", "label": "restarts in no time"}
+    if restart_seconds:
+        ax.plot([tau / 60 for tau in taus], at_once, **free)
     if played:
-        ax.plot([tau / 60 for tau in played], list(played.values()), "o", color=MEASURED, markersize=4)
-    ax.axvline(best / 60, color=MEASURED, linestyle="--", linewidth=1)
+        dots = {"color": MEASURED, "markersize": 5, "label": "simulated"}
+        ax.plot([tau / 60 for tau in played], list(played.values()), "o", **dots)
+    ax.axvline(best / 60, color=MEASURED, linestyle=":", linewidth=1)
     ax.annotate(
         f"√(2·δ·M) = {best / 60:.1f} min: {at_best:.1%}",
         (best / 60, min(shares)),
@@ -47,11 +54,13 @@ def draw_goodput(
     ax.tick_params(axis="y", labelsize=8)
     ax.set_xlabel("minutes of work between checkpoints", fontsize=8)
     ax.set_ylabel("goodput", fontsize=8)
+    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     ax.set_title(title, loc="left", fontsize=10)
     words = (
         f"In words: {title}. A checkpoint takes {save_seconds:.3g} s, failures come every {between / 3600:.3g} hours, "
         f"a restart takes {restart_seconds:.3g} s. Best is {best / 60:.1f} minutes, with {at_best:.1%} of the time as "
-        f"work; a tenth of that gives {shares[0]:.1%}, ten times that {shares[-1]:.1%}."
+        f"work ({max(at_once):.1%} if restarts took no time); a tenth of that gives {shares[0]:.1%}, "
+        f"ten times that {shares[-1]:.1%}."
     )
     for number, (tau, share) in enumerate((played or {}).items()):
         exact = failures.goodput(tau, save_seconds, between, restart_seconds)

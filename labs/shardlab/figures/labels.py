@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from itertools import combinations
 
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
@@ -34,6 +35,12 @@ def _even_lines(text: str, num_lines: int) -> list[str]:
     """Split the text into that many lines of similar length, so that no single word is left for the last line."""
     widths = range(max(map(len, text.split())), len(text) + 1)
     return next(lines for width in widths if len(lines := textwrap.wrap(text, width)) <= num_lines)
+
+
+def draw_limit(ax: Axes, limit: float) -> None:
+    """A dashed vertical line on a white one, so that it can be seen on dark bars, too."""
+    ax.axvline(limit, color="white", linewidth=3)
+    ax.axvline(limit, color="black", linestyle="--", linewidth=1.2)
 
 
 def number_log_axis(axis: Axis, low: float, high: float) -> None:

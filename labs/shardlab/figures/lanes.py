@@ -14,7 +14,7 @@ from shardlab.pipeline_parallel.schedule import Kind, Slot, actions_of
 FILLS = {Kind.F: PALETTE["forward"], Kind.I: PALETTE["backward"], Kind.W: PALETTE["weights"]}
 SMALLEST_TEXT = 7  # points
 DIGIT = 0.64 * SMALLEST_TEXT  # the width of a digit of DejaVu Sans, in points
-AIR = 2.0  # points left free around a box's number, so that neighboring numbers do not run together
+AIR = 1.2  # points left free around a box's number, so that neighboring numbers do not run together
 HEIGHT, MARK = 0.8, 0.18  # of a box and of the hatched mark at its bottom, in lanes
 
 

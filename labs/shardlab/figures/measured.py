@@ -1,11 +1,14 @@
 """Measurements compared with the alpha-beta prediction: the points, the line, and the errors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from math import inf
 from statistics import median
 from typing import cast
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter
 
@@ -15,13 +18,17 @@ from shardlab.figures.palette import MEASURED, PALETTE
 from shardlab.figures.units import written_bytes, written_seconds
 
 Sample = tuple[float, float, float]
+HALO = [withStroke(linewidth=2, foreground="white")]  # so that a line behind a number does not cross it out
+STYLES = ((PALETTE["communication"], "-", "o"), (MEASURED, "--", "s"), (PALETTE["backward"], ":", "^"))
 
 
-def draw_predicted_against_measured(ax: Axes, points: Iterable[Sample], alpha: float, beta: float) -> str:
+def draw_predicted_against_measured(
+    ax: Axes, points: Iterable[Sample], alpha: float, beta: float, *, names: Mapping[float, str] | None = None
+) -> str:
     """Draw measured seconds over bytes, the line that alpha and beta predict, and each residual as a bar.
 
     points: (messages, bytes, seconds) as measured; messages are sequential. alpha: s/message, beta: s/byte.
-    Both axes are logarithmic; one line for each number of messages. Returns the sentence.
+    names: what to call the line of each number of messages. Both axes are logarithmic. Returns the sentence.
     """
     points = sorted(points, key=lambda point: (point[0], point[1]))
     if not points or any(num_bytes <= 0 or seconds <= 0 for _, num_bytes, seconds in points):
@@ -32,24 +39,30 @@ def draw_predicted_against_measured(ax: Axes, points: Iterable[Sample], alpha: f
     errors = [seconds / guess - 1 for (_, _, seconds), guess in zip(points, predicted, strict=True)]
 
     named, labels = _errors_to_name(points, errors), []
-    for messages in sorted({point[0] for point in points}):
+    groups = sorted({point[0] for point in points}, reverse=True)
+    styles = dict(zip(groups, cycle(STYLES), strict=False))
+    for messages, (colour, dashes, _) in styles.items():
         sizes = _steps_between([num_bytes for m, num_bytes, _ in points if m == messages])
         times = [alpha * messages + beta * num_bytes for num_bytes in sizes]
-        ax.plot(sizes, times, color=PALETTE["communication"], linewidth=1.5, zorder=2)
-        labels.append(_label_end(ax, times[-1], f"predicted,\n{messages:g} messages", PALETTE["communication"]))
-    for (_, num_bytes, seconds), guess, error in zip(points, predicted, errors, strict=True):
-        ax.plot([num_bytes, num_bytes], [guess, seconds], color=MEASURED, linewidth=1.5, zorder=1)
-        ax.plot([num_bytes], [seconds], "o", color=MEASURED, markersize=5, zorder=3)
+        ax.plot(sizes, times, dashes, color=colour, linewidth=1.5, zorder=2)
+        name = (names or {}).get(messages, "predicted")
+        labels.append(_label_end(ax, times[-1], f"{name},\n{messages:g} messages", colour))
+    for (messages, num_bytes, seconds), guess, error in zip(points, predicted, errors, strict=True):
+        colour, _, marker = styles[messages]
+        ax.plot([num_bytes, num_bytes], [guess, seconds], color=colour, linewidth=1.5, zorder=1)
+        ax.plot([num_bytes], [seconds], marker, color=colour, markersize=5, zorder=3)
         if error in named:
             beside = (0, 5) if error >= 0 else (0, -12)
-            style = {"textcoords": "offset points", "ha": "center", "fontsize": 7}
+            style = {"textcoords": "offset points", "ha": "center", "fontsize": 7, "path_effects": HALO}
             labels.append(ax.annotate(_signed(error), (num_bytes, seconds), beside, **style))
 
     middle, largest = median(abs(error) for error in errors), max(errors, key=abs)
     worst = written_bytes(points[errors.index(largest)][1])
     _log_axes(ax, "bytes that a rank sends")
     keep_apart(cast(Figure, ax.figure), labels)
-    ax.set_title(f"Measured (dots) against predicted (line): {middle:.0%} apart in the median", loc="left", fontsize=10)
+    ax.set_title(
+        f"Measured (marks) against predicted (lines): {middle:.0%} apart in the median", loc="left", fontsize=10
+    )
     return (
         f"In words: {len(points)} measurements differ from the prediction by {middle:.0%} in the median and by "
         f"{_signed(largest)} at most, at {worst}, with alpha = {written_seconds(alpha)} per message "
@@ -65,14 +78,16 @@ def draw_ring_against_tree(
     *,
     ring: Sequence[tuple[float, float]] = (),
     tree: Sequence[tuple[float, float]] = (),
+    turns: float = 1.0,
 ) -> str:
     """Draw the seconds of a ring and a tree all-reduce over the tensor's bytes, with the size at which they cross.
 
-    ring, tree: measured (bytes of the tensor, seconds), drawn as dots and squares. Returns the sentence.
+    ring, tree: measured (bytes of the tensor, seconds), drawn as dots and squares. turns: ranks per core; that many of
+    the ring's messages take turns. Returns the sentence.
     """
-    crossover = tree_ring_crossover_bytes(num_ranks, alpha, beta)
+    crossover = _crossover(num_ranks, alpha, beta, turns)
     measured = [num_bytes for num_bytes, _ in (*ring, *tree)]
-    around = crossover or alpha / beta or 1e6
+    around = crossover if 0 < crossover < inf else alpha / beta or 1e6
     labels = []
     sizes = _steps_between([min([around / 100, *measured]), max([around * 100, *measured])])
     for algorithm, colour, marker, points in (
@@ -80,6 +95,7 @@ def draw_ring_against_tree(
         ("tree", MEASURED, "s", tree),
     ):
         seconds = [all_reduce_seconds(num_ranks, size, alpha=alpha, beta=beta, algorithm=algorithm) for size in sizes]
+        seconds = [time * (turns if algorithm == "ring" else 1.0) for time in seconds]
         style = "-" if algorithm == "ring" else "--"
         ax.plot(sizes, seconds, style, color=colour, linewidth=1.5)
         labels.append(_label_end(ax, seconds[-1], algorithm, colour))
@@ -89,13 +105,35 @@ def draw_ring_against_tree(
     if not crossover:
         ax.set_title(f"{num_ranks} ranks: the tree never wins", loc="left", fontsize=10)
         return f"In words: with {num_ranks} ranks a tree takes as many steps as a ring, so the ring is never slower."
+    sharing = f" ({turns:g} ranks share a core)" if turns > 1 else ""
+    if crossover == inf:
+        ax.set_title(f"{num_ranks} ranks{sharing}: the ring never wins", loc="left", fontsize=10)
+        return f"In words: with {num_ranks} ranks{sharing} the ring takes longer than a tree for every tensor."
     ax.axvline(crossover, color="black", linestyle=":", linewidth=1)
     ax.annotate(f"  {written_bytes(crossover)}", (crossover, 0.03), xycoords=("data", "axes fraction"), fontsize=8)
-    ax.set_title(f"{num_ranks} ranks: below {written_bytes(crossover)} the tree wins", loc="left", fontsize=10)
+    title = f"{num_ranks} ranks{sharing}: predicted, the tree wins below {written_bytes(crossover)}"
+    ax.set_title(title, loc="left", fontsize=10)
     return (
-        f"In words: with {num_ranks} ranks, alpha = {written_seconds(alpha)} and beta = {written_seconds(beta * 1e9)} "
-        f"per gigabyte, a tree all-reduce is faster below {written_bytes(crossover)} and a ring above."
+        f"In words: with {num_ranks} ranks{sharing}, alpha = {written_seconds(alpha)} and "
+        f"beta = {written_seconds(beta * 1e9)} per gigabyte, "
+        f"a tree all-reduce is faster below {written_bytes(crossover)} and a ring above."
     )
+
+
+def _crossover(num_ranks: int, alpha: float, beta: float, turns: float) -> float:
+    """The bytes below which the tree is faster, with the ring `turns` times as slow: infinite if it never wins."""
+    if turns == 1:
+        return tree_ring_crossover_bytes(num_ranks, alpha, beta)
+
+    def ahead(num_bytes: float) -> float:  # seconds by which the tree is faster
+        ring, tree = (
+            all_reduce_seconds(num_ranks, num_bytes, alpha=alpha, beta=beta, algorithm=name)
+            for name in ("ring", "tree")
+        )
+        return turns * ring - tree
+
+    lost_per_byte = ahead(0) - ahead(1)
+    return max(0.0, ahead(0) / lost_per_byte) if lost_per_byte > 0 else inf
 
 
 def _steps_between(sizes: Sequence[float], count: int = 60) -> list[float]:

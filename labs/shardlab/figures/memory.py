@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
+from shardlab.figures.labels import draw_limit
 from shardlab.figures.palette import PALETTE, text_colour
 from shardlab.figures.units import bytes_of_unit
 
@@ -44,7 +45,7 @@ def draw_memory(
         _draw_row(ax, place, parts, longest)
         _write(ax, f"{totals[label]:.1f}", (totals[label], place), 4)
     if limit is not None:
-        ax.axvline(limit, color="black", linestyle="--", linewidth=1)
+        draw_limit(ax, limit)
         side = 4 if limit < longest / 4 else -4  # near the left end there is no room on the left
         _write(ax, f"{limit_label}, {limit:.0f} {unit}", (limit, -0.55), side)
     _finish(ax, rows, title, longest, unit)

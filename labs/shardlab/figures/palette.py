@@ -4,7 +4,7 @@ The colors are Okabe and Ito's, "Color Universal Design", 2008, plus two grays.
 """
 
 from matplotlib import font_manager
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 
 PALETTE = {
     "forward": "#56B4E9",  # and activations
@@ -30,6 +30,14 @@ def luminance(colour: str) -> float:
     """Relative luminance, 0 (black) to 1 (white): WCAG 2.1, section 1.4.3."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def ink(colour: str) -> str:
+    """The color, darkened until text in it can be read on white (WCAG 2.1, section 1.4.3: a contrast of 4.5)."""
+    while luminance(colour) > 1.05 / 4.5 - 0.05:
+        red, green, blue = to_rgb(colour)
+        colour = to_hex((0.95 * red, 0.95 * green, 0.95 * blue))
+    return colour
 
 
 def text_colour(fill: str) -> str:

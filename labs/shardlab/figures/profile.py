@@ -34,8 +34,14 @@ def kept_traces(week: str) -> list[Path]:
 
 
 MEANINGS = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "communication": "messages"}
+WAITING = "waiting for a partner"
+CPU = 0  # the stream of operators; torch launches kernels on others
+TOGETHER = 0.1  # milliseconds: kernels of one message end at most this far apart
 HEIGHT, GAP = 0.26, 0.04  # of a lane, in units of one rank
 LEGEND = 0.57  # inches below the axes
+WAITING_STYLE: dict[str, Any] = {
+    "facecolor": PALETTE["idle"], "edgecolor": PALETTE["communication"], "hatch": "////", "linewidth": 0,
+}  # fmt: skip
 Span = tuple[float, float]  # begin and end, milliseconds
 
 
@@ -105,7 +111,7 @@ def _operators(events: list[dict[str, Any]]) -> list[Piece]:
         meaning = (
             "optimizer" if _is_inside(begin, updates) else "backward" if _is_inside(begin, backward) else "forward"
         )
-        pieces.append(Piece(meaning, 0, begin, end))
+        pieces.append(Piece(meaning, CPU, begin, end))
     return pieces
 
 
@@ -139,6 +145,9 @@ def draw_profile(ax: Axes, traces: Sequence[Path | bytes], *, name: str) -> str:
     by_rank = [read_trace(path) for path in traces]
     first = min(piece.begin for pieces in by_rank for piece in pieces if piece.stream is not None)
     last = max(piece.end for pieces in by_rank for piece in pieces)
+    # The two parts of gloo's messages need not end together, so only kernels tell who waits.
+    by_kernel = not any(piece.stream == CPU for pieces in by_rank for piece in pieces)
+    waits = [waiting(by_rank, rank) if by_kernel else [] for rank in range(len(by_rank))]
     seen = set()
     for rank, pieces in enumerate(by_rank):
         streams = sorted({piece.stream for piece in pieces if piece.stream is not None})
@@ -155,19 +164,44 @@ def draw_profile(ax: Axes, traces: Sequence[Path | bytes], *, name: str) -> str:
                 if mine:
                     seen.add(meaning)
                     ax.broken_barh(mine, (top, HEIGHT), facecolor=PALETTE[meaning], linewidth=0)
+            if stream is None and waits[rank]:
+                pale = [(max(begin, first) - first, end - max(begin, first)) for begin, end in waits[rank]]
+                ax.broken_barh(pale, (top, HEIGHT), **WAITING_STYLE)
     ax.set(xlim=(0, last - first), ylim=(len(by_rank) - 0.45, -0.55), xlabel="milliseconds")
     ax.set_title(name, loc="left", fontsize=10)
     ax.set_yticks(range(len(by_rank)), [f"rank {rank}" for rank in range(len(by_rank))])
     below = LEGEND / ax.figure.get_figheight()  # type: ignore[union-attr] - not a subfigure
-    ax.legend(
-        handles=[Patch(facecolor=PALETTE[key], label=text) for key, text in MEANINGS.items() if key in seen],
-        loc="upper center", bbox_to_anchor=(0.5, -below), ncols=4, frameon=False,
-    )  # fmt: skip
+    handles = [Patch(facecolor=PALETTE[key], label=text) for key, text in MEANINGS.items() if key in seen]
+    handles += [Patch(**WAITING_STYLE, label=WAITING)] if any(waits) else []
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -below), ncols=5, frameon=False)
     idle, hidden = shares(by_rank, (first, last))
+    sent = sum(piece.end - piece.begin for pieces in by_rank for piece in pieces if piece.stream is None)
+    waited = f"; {sum(map(_length, waits)) / sent:.0%} of it is waiting for a partner" if any(waits) else ""
     return (
         f"{name}: {len(by_rank)} ranks, {last - first:.0f} ms. Nothing is computed in {idle:.0%} of the ranks' time; "
-        f"{hidden:.0%} of the messages' time overlaps compute."
+        f"{hidden:.0%} of the messages' time overlaps compute{waited}."
     )
+
+
+def waiting(by_rank: Sequence[Sequence[Piece]], rank: int) -> list[Span]:
+    """When the rank's messages only wait: from their begin until the partner's part of the message begins, too."""
+    others = [p for other, pieces in enumerate(by_rank) if other != rank for p in pieces if p.stream is None]
+    mine = [piece for piece in by_rank[rank] if piece.stream is None]
+    begins = [(piece, _partner_begin(piece, others)) for piece in mine]
+    return [(piece.begin, begin) for piece, begin in begins if begin > piece.begin]
+
+
+def _partner_begin(piece: Piece, others: Sequence[Piece]) -> float:
+    """When the other rank's part of a message begins; the message's own begin if no other rank takes part.
+
+    A message occupies both ranks until it has arrived, so its two parts end together. If no other part does, the
+    partner's kernel has a second message that goes on: it is the last to begin of those that run at the end.
+    """
+    running = [other for other in others if other.begin < piece.end <= other.end + TOGETHER]
+    together = [other for other in running if other.end - piece.end <= TOGETHER]
+    if together:
+        return min(together, key=lambda other: abs(other.end - piece.end)).begin
+    return max((other.begin for other in running), default=piece.begin)
 
 
 def shares(by_rank: Sequence[Sequence[Piece]], step: Span) -> tuple[float, float]:

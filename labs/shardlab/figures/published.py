@@ -31,7 +31,7 @@ def draw_against_published(
         ends, [(1 - within) * end for end in ends], [(1 + within) * end for end in ends], color=PALETTE["idle"]
     )
     ax.plot(ends, ends, color=MEASURED, linewidth=1)
-    ax.scatter([p[1] for p in points], [p[2] for p in points], s=12, color=PALETTE["communication"], alpha=0.6, lw=0)
+    ax.scatter([p[1] for p in points], [p[2] for p in points], s=20, color=PALETTE["communication"], alpha=0.7, lw=0)
     ax.set_xscale("log")
     ax.set_yscale("log")
     for axis, label, limits in ((ax.xaxis, "measured", ax.get_xlim()), (ax.yaxis, "predicted", ax.get_ylim())):
@@ -41,7 +41,9 @@ def draw_against_published(
     ax.tick_params(labelsize=8)
     _number(ax, worst)
     listed = "\n".join(f"{number}  {one[0]}  {errors[one]:+.0%}" for number, one in enumerate(worst, 1))
-    ax.text(1.02, 1.0, f"the worst misses\n{listed}", transform=ax.transAxes, va="top", fontsize=7, linespacing=1.5)
+    key = f"line: predicted = measured\ngray: within {within:.0%} of it"
+    beside = {"transform": ax.transAxes, "va": "top", "fontsize": 7, "linespacing": 1.5}
+    ax.text(1.02, 1.0, f"{key}\n\nthe worst misses\n{listed}", **beside)
     middle = median(map(abs, errors.values()))
     share = sum(abs(error) <= within for error in errors.values()) / len(points)
     title = f"{what}: {share:.0%} of {len(points)} published runs within {within:.0%}, {middle:.0%} off in the median"

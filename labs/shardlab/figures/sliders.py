@@ -8,6 +8,7 @@ from IPython.core.getipython import get_ipython
 from IPython.utils.capture import RichOutput, capture_output
 from ipywidgets import interactive
 
+from shardlab.figures.controls import fit_names
 from shardlab.study.still import with_still
 
 
@@ -37,6 +38,7 @@ class _Sliders(interactive):
         printed = [{"output_type": "stream", "name": "stdout", "text": said.stdout}] if said.stdout else []
         self.out.outputs = (*shown, *printed, *failed)
         if first:
+            fit_names(self.kwargs_widgets)
             with_still(self, "".join(map(_as_html, self.out.outputs)))
 
 

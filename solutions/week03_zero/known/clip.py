@@ -45,7 +45,7 @@ import torch.distributed as dist
 # %% nothing_to_say of="right_as_taught"
 """Wrong: a rank without slices leaves before the others call."""
 
-# -    """Scale this rank's slices so that all ranks' together have a norm of at most max_norm; returns the norm before."""
+# -    """Scale slices so that those of all ranks together have a norm of at most max_norm. Returns the norm before."""
 # +    if not gradients:
 # +        return torch.zeros(())
 

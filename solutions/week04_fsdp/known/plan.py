@@ -62,13 +62,13 @@
 # %% no_prefetch of="right_as_taught"
 """Wrong: prefetch 0 whatever is asked."""
 
-# -    """The events of one step in order: "gather 3", "forward 3", "backward 3" and "free 3"."""
+# -    """The events of one step in order, such as "gather 3", "forward 3", "backward 3" and "free 3"."""
 # +    prefetch = 0
 
 # %% prefetch_one of="right_as_taught"
 """Wrong: prefetch 1 whatever is asked."""
 
-# -    """The events of one step in order: "gather 3", "forward 3", "backward 3" and "free 3"."""
+# -    """The events of one step in order, such as "gather 3", "forward 3", "backward 3" and "free 3"."""
 # +    prefetch = 1
 
 # %% prefetches_forward_only of="right_as_taught"

@@ -22,13 +22,29 @@ from shardlab.figures.palette import PALETTE
 # ---- The square of a causal mask: owners of blocks, their step, and the amount of work -------------------------------
 
 
+@pytest.mark.parametrize(
+    ("owners", "documents", "title"),
+    [
+        ([0, 1, 2], [], "Contiguous: the largest work is 1.67 times the mean"),
+        ([0, 1, 0, 1], [], "Striped: the largest work is 1.25 times the mean"),
+        ([0, 1, 1, 0], [2, 2], "Zig-zag, 2 documents: the largest work is 1 times the mean"),
+        ([1, 0, 1, 0], [4], "Another layout: the largest work is 1.25 times the mean"),
+    ],
+)
+def test_the_square_is_titled_with_its_layout(owners, documents, title):
+    _, ax = new_axes()
+    draw_causal_square(ax, owners, documents=documents)
+    assert ax.get_title(loc="left") == title
+
+
 def test_each_block_has_its_step_and_hidden_ones_have_none():
     _, ax = new_axes()
     sentence = draw_causal_square(ax, [0, 1, 1, 0])
     steps = {(text.get_position()): text.get_text() for text in ax.texts if text.get_text().isdigit()}
     assert steps[0.5, 1.5] == "1" and steps[1.5, 2.5] == "0" and steps[2.5, 3.5] == "1" and (3.5, 0.5) not in steps
     assert sentence == (
-        "In words: chunks belong to ranks [0, 1, 1, 0]; blocks computed: rank 0 4, rank 1 4. Largest over mean: 1."
+        "In words: zig-zag: chunks belong to ranks [0, 1, 1, 0]; blocks computed: rank 0 4, rank 1 4. "
+        "Largest over mean: 1."
     )
 
 

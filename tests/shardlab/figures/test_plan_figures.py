@@ -80,7 +80,7 @@ def test_the_curve_is_the_formula_and_its_best_is_marked():
     _, ax = figures.new_axes()
     best = failures.best_interval(3, 11_000)
     sentence = figures.draw_goodput(ax, 3, 11_000, 300, played={best: 0.9}, title="Flat")
-    curve, dots, line = ax.lines
+    curve, _, dots, line = ax.lines
     minutes, shares = (np.asarray(data) for data in curve.get_data())
     assert shares == pytest.approx([failures.goodput(60 * tau, 3, 11_000, 300) for tau in minutes])
     assert np.asarray(dots.get_xdata()) == pytest.approx([best / 60])

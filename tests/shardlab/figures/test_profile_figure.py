@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from shardlab.figures.page import new_axes
-from shardlab.figures.profile import draw_profile, joined, kept_traces, read_trace, shares
+from shardlab.figures.profile import Piece, draw_profile, joined, kept_traces, read_trace, shares, waiting
 from shardlab.pipeline_parallel.builders import one_f_one_b
 from shardlab.pipeline_parallel.schedule import Kind
 
@@ -96,6 +96,23 @@ def test_shares_of_a_step(written):
     assert joined([(3, 4), (0, 2), (1, 2.5)]) == [(0, 2.5), (3, 4)]
 
 
+def test_a_message_waits_until_its_partner_begins():
+    def message(begin, end):
+        return Piece("communication", None, begin, end)
+
+    sends = [message(0.0, 5.0), message(6.0, 7.0)]
+    assert waiting([sends, [message(4.0, 5.05)]], 0) == [(0.0, 4.0)]  # the second has no partner
+    assert waiting([sends, [message(4.0, 5.05)]], 1) == []
+    assert waiting([sends, [message(3.0, 6.0)], [message(4.5, 9.0)]], 0) == [(0.0, 4.5)]  # the last that still runs
+    assert waiting([sends], 0) == []
+
+
+def test_waiting_is_not_drawn_for_operators(written):
+    _, ax = new_axes(9.0, 2.6)
+    path = written(CPU)
+    assert "waiting" not in draw_profile(ax, [path, path], name="On CPUs")
+
+
 @pytest.mark.parametrize("rank", range(4))
 def test_a_real_trace_of_1f1b_follows_the_schedule(rank):
     """Forwards and backwards alternate as in our schedule, inferred only from kernels and their launches."""
@@ -119,10 +136,16 @@ def test_a_real_trace_of_a_pair_has_both_halves_at_one_time():
 def test_the_figure_says_what_it_shows():
     figure, ax = new_axes(9.0, 2.6)
     sentence = draw_profile(ax, sorted(TRACES.glob("week02-rank*.json.gz")), name="DDP")
-    assert sentence.startswith("DDP: 2 ranks, 77 ms.") and "90% of the messages' time overlaps compute" in sentence
+    assert (
+        sentence.startswith("DDP: 2 ranks, 77 ms.")
+        and "90% of the messages' time overlaps compute; 49% of it is waiting" in sentence
+    )
     legend = ax.get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["forward", "backward", "optimizer", "messages"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        *("forward", "backward", "optimizer", "messages"),
+        "waiting for a partner",
+    ]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"] and figure is not None
 
 
