@@ -15,7 +15,11 @@ JOBS ?= $(if $(FAST),4,3)
 SUBMITTED ?= autograder/submitted
 # GPU=1 installs a newer torch than the CPU pin: NCCL 2.30 and several ranks on one GPU need torch >= 2.14.1.
 TORCH := $(if $(GPU),torch>=2.14.1,torch==2.13.0)
+# The CPU build of torch comes from here if your own package index has none. TORCH_INDEX= keeps to your own.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 READY := $(VENV)/.setup-done$(if $(GPU),-gpu)
+READY_DEV := $(READY)-dev
+INSTALL = "$(BIN)/python" install.py --torch '$(TORCH)' $(if $(GPU),--gpu,--torch-index '$(TORCH_INDEX)')
 LAB_FLAGS := --ip=$(LAB_IP) --port=$(PORT) $(if $(HEADLESS),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
 # Learners work in a separate folder, which updates never overwrite. course/.jupyter switches the formgrader off for
 # them. Teachers open the whole course with AT=.
@@ -25,44 +29,41 @@ OLD_PYTHON := Python 3.11 or newer is needed. If yours has another name: make PY
 
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help setup lab test check style notebooks grade own-solutions kill-matrix forged-matrix stability demo bench validate \
+.PHONY: help setup setup-dev lab test check style notebooks grade own-solutions kill-matrix forged-matrix stability demo bench validate \
 	figures site docker clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# A summary of pip's output: large downloads as they begin, then the installation.
-PROGRESS := awk '/Downloading .*MB\)/ { n = split($$2, part, "/"); print "  " part[n], $$3, $$4; fflush() } \
-	/^Installing collected/ { print "  installing", NF - 3, "packages"; fflush() }'
-
-$(READY): SHELL := /bin/bash
 $(READY): pyproject.toml constraints.txt
 	@test -w . || { echo "This folder cannot be written to: copy the course to your home folder."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(OLD_PYTHON)")'
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
-	@echo "Installing the pinned packages into $(VENV): this takes some minutes, once."
-	@grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
-	@echo '$(TORCH)' >> $(VENV)/constraints.txt
-	@set -o pipefail; $(VENV)/bin/python -m pip install --disable-pip-version-check -c $(VENV)/constraints.txt '$(TORCH)' \
-		-e '.[dev]' | $(PROGRESS)
+	@$(INSTALL)
 	@rm -f $(VENV)/.setup-done*
 	@touch $@
 	@"$(BIN)/shardlab" doctor || true
 
-setup: $(READY)  ## create .venv and install the pinned versions (GPU=1: a torch with NCCL 2.30)
+$(READY_DEV): $(READY)
+	@$(INSTALL) --extra dev
+	@touch $@
+
+setup: $(READY)  ## create .venv with what a student needs, at the pinned versions (GPU=1: a torch with NCCL 2.30)
+
+setup-dev: $(READY_DEV)  ## add what tests, `make check`, `make bench` and lab 2 need; they do it themselves
 
 lab: setup  ## check the machine and open JupyterLab in work/, your own folder (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
 	@"$(BIN)/shardlab" doctor --brief || true
 	$(if $(LEARNER),@"$(BIN)/shardlab" study --folder "$(AT)" begin)
 	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),start.ipynb) $(LAB_FLAGS)
 
-test: setup $(if $(FAST),style,check)  ## style, types, and a fixed sample of the tests (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
+test: setup-dev $(if $(FAST),style,check)  ## style, types, and a fixed sample of the tests (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
 	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
 
 check: style  ## style, and pyright, which reads the pages' imports of `mine` from build/own
 	"$(BIN)/autograder" own-source build/own
 	"$(BIN)/pyright"
 
-style: setup  ## ruff, hadolint, and whether course/ is what solutions/ builds
+style: setup-dev  ## ruff, hadolint, and whether course/ is what solutions/ builds
 	"$(BIN)/ruff" check . && "$(BIN)/ruff" format --check .
 	"$(BIN)/hadolint" Dockerfile
 	"$(BIN)/autograder" build --check
@@ -91,7 +92,7 @@ demo: setup  ## one minute: real ranks, prediction next to measurement, an hones
 validate: setup  ## the cost model's error on published runs and on one server's, compared with a constant
 	"$(BIN)/python" -m shardlab.costs.validation
 
-bench: setup  ## measurements next to other implementations, as a table; it says how long it takes (QUICK=1: within ten minutes)
+bench: setup-dev  ## measurements next to other implementations, as a table; it says how long it takes (QUICK=1: within ten minutes)
 	"$(BIN)/python" -m benchmarks $(if $(QUICK),quick)
 
 figures: setup  ## draw the figures of docs/images again
@@ -101,8 +102,7 @@ site: setup  ## write the course as offline pages to build/site: weeks with outp
 	"$(BIN)/autograder" site $(if $(SITE_URL),--url "$(SITE_URL)")
 
 docker:  ## build the image sys602 (DOCKER=podman; BASE=, TORCH_INDEX= as in the Dockerfile)
-	$(DOCKER) build -t sys602 $(if $(BASE),--build-arg BASE='$(BASE)') \
-	  $(if $(filter-out undefined,$(origin TORCH_INDEX)),--build-arg TORCH_INDEX='$(TORCH_INDEX)') .
+	$(DOCKER) build -t sys602 $(if $(BASE),--build-arg BASE='$(BASE)') --build-arg TORCH_INDEX='$(TORCH_INDEX)' .
 
 clean:  ## remove generated files (the gradebook and the rows of long tables stay)
 	find build -mindepth 1 -maxdepth 1 -not -name '*.jsonl' -exec rm -rf {} + 2>/dev/null || true

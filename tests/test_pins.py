@@ -47,11 +47,16 @@ def test_the_makefile_installs_the_pinned_torch():
     assert f"torch=={PINS['torch']})" in read("Makefile")
 
 
+def test_the_makefile_and_the_image_name_one_index_of_cpu_builds():
+    (index,) = re.findall(r"^ARG TORCH_INDEX=(.*)", read("Dockerfile"), re.MULTILINE)
+    assert f"\nTORCH_INDEX ?= {index}\n" in read("Makefile")
+
+
 def test_conda_brings_python_and_constraints_bring_the_rest():
     environment = yaml.safe_load(read("environment.yml"))
     python, _, packages = environment["dependencies"]
     assert environment["channels"] == ["conda-forge", "nodefaults"]
-    assert packages["pip"] == ["--constraint constraints.txt", "--editable .[dev]"]
+    assert packages["pip"] == ["--constraint constraints.txt", "--editable ."]
     (image,) = re.findall(r"ARG BASE=python:(\d+\.\d+)-slim", read("Dockerfile"))
     assert python == f"python={image}"
 

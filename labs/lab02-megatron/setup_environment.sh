@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lab 2 needs NVIDIA's megatron-core next to the course's torch. `make setup` installs it on Linux. This script does it
-# on other systems, or after you installed another torch, at the version pinned in constraints.txt. It prints what it
-# finds and does, and checks that Megatron can be imported. If nothing is missing it installs nothing: rerun it freely.
+# Lab 2 needs NVIDIA's megatron-core next to the course's torch. This script installs it at the version pinned in
+# constraints.txt. It prints what it finds and does, and checks that Megatron can be imported. If nothing is missing it
+# installs nothing: rerun it freely.
 #   labs/lab02-megatron/setup_environment.sh                  into .venv
 #   PYTHON=python3 labs/lab02-megatron/setup_environment.sh   into the environment of another Python
 set -euo pipefail

@@ -612,9 +612,9 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 #
 # ## 9 · Read real code
 #
-# In your installed `megatron-core` 0.16.1, open `mappings.py`, `layers.py` and `cross_entropy.py` of
-# `megatron/core/tensor_parallel`. (`%pip show megatron-core` in a cell prints its folder. `make setup` installs it on
-# Linux; elsewhere read that release on GitHub.) Where are the messages?
+# In `megatron-core` 0.16.1, open `mappings.py`, `layers.py` and `cross_entropy.py` of `megatron/core/tensor_parallel`.
+# (`labs/lab02-megatron/setup_environment.sh` installs it, and `%pip show megatron-core` in a cell prints its folder; or
+# read that release on GitHub.) Where are the messages?
 #
 # 1. `"f"`: which class of `mappings.py` is f? A name.
 # 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.

@@ -1,0 +1,142 @@
+"""What `make setup` installs: install.py and the two lists of packages, a student's and a developer's."""
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import install
+
+ROOT = Path(__file__).resolve().parent.parent
+INDEX = "https://example.org/cpu"
+
+
+class Recorder:
+    """An installer that records its arguments, and succeeds from the `succeeds_at`-th call on."""
+
+    def __init__(self, succeeds_at: int):
+        self.succeeds_at = succeeds_at
+        self.calls: list[tuple[str, ...]] = []
+
+    def __call__(self, *arguments: str, may_fail: bool = False) -> bool:
+        assert may_fail
+        self.calls.append(arguments)
+        return len(self.calls) >= self.succeeds_at
+
+
+@pytest.fixture
+def without_torch(monkeypatch):
+    monkeypatch.setattr(install, "installed_version", lambda name: "")
+    monkeypatch.setattr(sys, "platform", "linux")
+
+
+OWN = ("--no-deps", "torch==2.13.0+cpu")
+FROM_INDEX = (*OWN, "--index-url", INDEX)
+
+
+@pytest.mark.parametrize(
+    ("succeeds_at", "index", "expected"),
+    [(1, INDEX, [OWN]), (2, INDEX, [OWN, FROM_INDEX]), (3, INDEX, [OWN, FROM_INDEX]), (2, "", [OWN])],
+    ids=["own", "index", "neither", "no-index"],
+)
+def test_your_own_index_is_asked_for_a_cpu_build_first(without_torch, succeeds_at, index, expected):
+    recorder = Recorder(succeeds_at)
+    install.install_cpu_torch(recorder, "torch==2.13.0", index)
+    assert recorder.calls == expected
+
+
+def test_an_installed_torch_of_that_version_stays(without_torch, monkeypatch):
+    monkeypatch.setattr(install, "installed_version", lambda name: "2.13.0")
+    recorder = Recorder(1)
+    install.install_cpu_torch(recorder, "torch==2.13.0", INDEX)
+    assert recorder.calls == []
+
+
+def test_macos_has_one_build_only(without_torch, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    recorder = Recorder(1)
+    install.install_cpu_torch(recorder, "torch==2.13.0", INDEX)
+    assert recorder.calls == []
+
+
+def test_a_version_is_read_without_its_build():
+    assert install.installed_version("torch") == metadata.version("torch").split("+")[0]
+    assert install.installed_version("no-such-package") == ""
+
+
+def test_the_constraints_hold_the_torch_that_was_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    lines = install.write_constraints("torch>=2.14.1").read_text().splitlines()
+    assert [line for line in lines if line.startswith("torch")] == ["torch>=2.14.1"]
+    assert "numpy==" in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "summary"),
+    [
+        ("  Downloading torch-2.13.0+cpu.whl (183.2 MB)", "torch-2.13.0+cpu.whl (183.2 MB)"),
+        ("Downloading https://example.org/a/numpy-2.4.6.whl (18.0 MB)", "numpy-2.4.6.whl (18.0 MB)"),
+        ("  Downloading six-1.17.0.whl (11 kB)", None),
+        ("Collecting numpy", None),
+        ("Installing collected packages: torch", "installing torch"),
+        ("Installing collected packages: a, b, c", "installing 3 packages"),
+    ],
+)
+def test_large_downloads_and_the_installation_are_shown(line, summary):
+    assert install.summarize(line) == summary
+
+
+def test_progress_is_shown_while_pip_still_runs(tmp_path, monkeypatch):
+    seen = tmp_path / "seen"
+    pip = tmp_path / "python"
+    pip.write_text(
+        "#!/bin/sh\necho 'Downloading numpy-2.4.6.whl (18.0 MB)'\n"
+        f"for _ in $(seq 100); do [ -e {seen} ] && exit 0; sleep 0.1; done; exit 1\n"
+    )
+    pip.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(pip))
+    monkeypatch.setattr(install, "summarize", lambda line: seen.touch())
+    assert install.pip_install("numpy")
+
+
+@pytest.mark.parametrize(("name", "expected"), [("FIND_LINKS", True), ("TIMEOUT", False)])
+def test_uv_is_not_used_where_pip_has_its_own_package_sources(monkeypatch, name, expected):
+    for variable in [variable for variable in install.os.environ if variable.startswith("PIP_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("PIP_CONFIG_FILE", install.os.devnull)
+    monkeypatch.setenv(f"PIP_{name}", "9")
+    assert install.pip_has_sources() == expected
+
+
+def commands_of(*target: str) -> str:
+    make = ["make", "--dry-run", "--always-make", *target]
+    return subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("target", ["lab", "demo", "grade", "notebooks", "kill-matrix", "site", "figures"])
+def test_students_and_teachers_do_without_the_tests_packages(target):
+    assert "install.py" in commands_of(target) and "--extra dev" not in commands_of(target)
+
+
+@pytest.mark.parametrize("target", ["test", "check", "style", "bench"])
+def test_developers_get_them_without_asking(target):
+    assert commands_of(target, "FAST=1").count("--extra dev") == 1
+
+
+def test_a_gpu_needs_no_index_of_cpu_builds():
+    assert "--gpu" in commands_of("lab", "GPU=1") and "--torch-index" not in commands_of("lab", "GPU=1")
+    assert "--torch-index ''" in commands_of("lab", "TORCH_INDEX=")
+
+
+@pytest.mark.parametrize(("known", "calls"), [(True, 2), (False, 1)], ids=["found", "unknown"])
+def test_uv_tries_quietly_before_it_installs(tmp_path, monkeypatch, capfd, known, calls):
+    log = tmp_path / "log"
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\necho "$*" >> {log}\necho some-output\nexit {0 if known else 1}\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert install.uv_install("torch", may_fail=True) == known
+    assert len(log.read_text().splitlines()) == calls and "--dry-run" in log.read_text().splitlines()[0]
+    assert capfd.readouterr().out == "some-output\n" * known
