@@ -610,11 +610,12 @@ figure, ax = figures.new_axes(9, 3.9)
 figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week07"), name="1F1B on one H200"))
 
 # %% [markdown]
-# The order matches the schedule, slot by slot, but the lengths do not. The schedule has a bubble of 27%; here the ranks
-# spend 43% of the time without computing, because messages between neighbors also take time and this 1F1B hides almost
-# none of it. Each rank sends, then waits for its next input. A message's kernel runs from its launch until the other
-# rank joins; where it only waits for that rank, the figure is hatched. Ranks that share a GPU also slow each other down: a forward is shorter
-# while the others wait. `docs/profiler.md` explains how to make such a figure of your own steps.
+# The order matches the schedule, slot by slot, but the lengths do not. The schedule has a bubble of 27%; here the
+# ranks spend 43% of the time without computing, because messages between neighbors also take time and this 1F1B hides
+# almost none of it. Each rank sends, then waits for its next input. A message's kernel runs from its launch until the
+# other rank joins; where it only waits for that rank, the figure is hatched. Ranks that share a GPU also slow each
+# other down: a forward is shorter while the others wait. `docs/profiler.md` explains how to make such a figure of
+# your own steps.
 #
 # **Bytes and memory.** Now with real layers: `execute` runs the same schedules, the meter counts the bytes passed
 # to `send`, and two autograd hooks count the activations it saves and releases. Which ranks send half as much?
