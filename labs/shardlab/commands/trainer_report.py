@@ -79,7 +79,7 @@ def train_with_torch(given: dict[str, Any]) -> float:
     from shardlab.model.gpt import GPT, GPTConfig
 
     torch.manual_seed(0)
-    sizes = {name: DEFAULTS[name] for name in ("layers", "hidden", "heads", "sequence", "vocabulary")}
+    sizes: dict[str, Any] = {name: DEFAULTS[name] for name in ("layers", "hidden", "heads", "sequence", "vocabulary")}
     network: Any = GPT(GPTConfig(tied=False, **sizes))
     if given.get("zero") == 3:
         for block in network.blocks:

@@ -104,7 +104,8 @@ def joined(found: Sequence[Found]) -> dict[str, Tensor]:
             axis = "ep" if ".expert." in name else "tp"
             whole.setdefault(name, {}).setdefault(one.places[axis], part)
     sides = {name: 0 if ".expert." in name else model.SPLIT_BY_TP.get(name.split(".", 1)[1]) for name in whole}
-    return {
-        name: parts[0] if sides[name] is None else torch.cat([parts[at] for at in sorted(parts)], sides[name])
-        for name, parts in whole.items()
-    }
+
+    def together(parts: dict[int, Tensor], side: int | None) -> Tensor:
+        return parts[0] if side is None else torch.cat([parts[at] for at in sorted(parts)], side)
+
+    return {name: together(parts, sides[name]) for name, parts in whole.items()}

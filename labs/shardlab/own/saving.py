@@ -90,8 +90,9 @@ def load(trainer: Any, folder: Path) -> int:
         found = build.reads(piece, [one for one, _ in saved])
         if found is None:
             raise ValueError(f"{folder / newest} lacks a part of {piece['part']}: it was saved by a different model")
-        for at, rows, columns in found:
-            _block(piece, numbers, rows, columns).copy_(_block(*saved[at], rows, columns))
+        for at, *block in found:
+            source, saved_numbers = saved[at]
+            _block(piece, numbers, *block).copy_(_block(source, saved_numbers, *block))
     sharers = {key: trainer.sharers(key) for key in trainer.units}
     units, _ = train.new_units(weights, lambda key: (sharers[key].rank(), sharers[key].size()), trainer.recipe.zero)
     for key, unit in units.items():
