@@ -342,6 +342,36 @@ for name, durations in (("1f1b", short), ("zb-h1", short), ("dualpipe", short), 
 figures.schedule_explorer("dualpipe", run=pipeline_parallel.run_emulated)
 
 # %% [markdown]
+# **Your list, your executor.** `mine.pipeline` holds what you wrote in week 7, and its `run_slots` runs any list: here
+# your DualPipeV on two real ranks, four stages of `tanh(x @ w)`. It must find what one process finds.
+
+
+# %%
+from mine import pipeline  # `owners` and `run_slots`: yours of week 7
+
+
+def own_step(schedule, weights, batches):
+    """Loss, and the gradients of this rank's stages."""
+    owner = pipeline.owners(schedule)
+    leaves = {stage: weights[stage].clone().requires_grad_() for stage in owner if owner[stage] == dist.get_rank()}
+
+    def forward(stage, m, x):
+        y = torch.tanh((batches[m] if stage == 0 else x) @ leaves[stage])
+        return y.square().sum() if stage == len(weights) - 1 else y
+
+    losses = pipeline.run_slots(schedule, forward, lambda stage: [leaves[stage]], batches, group=dist.group.WORLD)
+    return sum(losses.values()), {stage: leaf.grad for stage, leaf in leaves.items()}
+
+
+weights = torch.randn(4, 8, 8, generator=torch.Generator().manual_seed(1))
+batches = torch.randn(4, 3, 8, generator=torch.Generator().manual_seed(2))
+(loss, upper), (_, lower) = run(own_step, dualpipe_v(2, 4), weights, batches, ranks=2)
+there_and_back = [["0F0", "1F0", "2F0", "3F0", "3B0", "2B0", "1B0", "0B0"]]
+((one_loss, alone),) = run(own_step, there_and_back, weights, batches.view(1, 12, 8), ranks=1)
+off = max((grad - alone[stage]).abs().max().item() for stage, grad in (upper | lower).items())
+print(f"loss {loss:.5f}, one process {one_loss:.5f}; gradients off by at most {off:.0e}")
+
+# %% [markdown]
 # **What a profiler sees.** Sleeping ranks follow the clock. Do real kernels? The first figure is our timeline of
 # DualPipeV on four ranks with eight microbatches; each pass takes one unit, a pair 3. The second is the same order on
 # an H200 shared by four ranks, as torch's profiler recorded it: every kernel, in the color of the rank that launched
