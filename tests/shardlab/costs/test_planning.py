@@ -86,7 +86,7 @@ def test_the_command_says_what_it_rounded():
     batch = data["batch"]
     assert (batch["asked_tokens"], batch["sequences"], batch["tokens"]) == (4_000_000, 2048, 4_194_304)
     assert data["sequences"] == 2048 and batch["change"] == pytest.approx(0.0486, abs=1e-4)
-    assert "4,000,000 tokens are 1,953.1 sequences: planned are 2,048, 4,194,304 tokens (+4.86%)" in text
+    assert "4,000,000 tokens are 1,953.1 sequences: the plan uses 2,048, 4,194,304 tokens (+4.86%)" in text
     assert "--exact-batch keeps 1,953" in text
     layout = data["plans"][0]["layout"]
     assert layout["microbatch"] * layout["num_microbatches"] * layout["dp"] == 2048
@@ -96,7 +96,7 @@ def test_the_command_says_what_it_rounded():
 def test_the_batch_may_be_kept():
     asked = ("--model", "gpt-1t", "--gpus", "1024", "--tokens-per-batch", "4000000", "--best", "1", "--exact-batch")
     text, data = typed(*asked).stdout, json.loads(typed(*asked, "--json").stdout)
-    assert data["sequences"] == 1953 and "planned are 1,953, 3,999,744 tokens (-0.01%), the nearest" in text
+    assert data["sequences"] == 1953 and "the plan uses 1,953, 3,999,744 tokens (-0.01%), the nearest" in text
     assert "tokens are" not in typed("--model", "gpt-1t", "--gpus", "1024", "--best", "1").stdout
 
 

@@ -127,8 +127,8 @@ MODEL = (
         "A layer of width {h:,} keeps activations on {t} tensor-parallel ranks. What does each technique save?",
         "On one GPU it would keep {plain:,.0f} MB. Tensor parallelism leaves {tensor:,.0f}, since the inputs of norms "
         "and dropouts are not split; sequence parallelism leaves {sequence:,.0f}, and recomputing the attention core "
-        "{selective:,.0f}. Full recomputation keeps only the layer's input, {full:,.0f} MB, or 1/{t} of that if the "
-        "sequence is split.",
+        "{selective:,.0f}. Full recomputation keeps only the layer's input, {full:,.0f} MB, which is divided by {t} "
+        "if the sequence is split.",
         _activations,
         own=False,
     ),

@@ -168,7 +168,7 @@ RUN = (
         "week16",
         "{gpus:,} GPUs had {failures} unplanned stops in {days} days. How good is one GPU?",
         "One GPU fails once in {one:.1f} years, and yet the run stops every {between:.1f} hours, because it needs all "
-        "of them. A day without a failure has a probability of {quiet:.2f} percent. More reliable parts do not help; "
+        "of them. A day without a failure has a probability of {quiet:.2f}%. More reliable parts do not help; "
         "recovery does.",
         _llama_failures,
         own=False,
