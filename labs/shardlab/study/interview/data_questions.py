@@ -101,8 +101,8 @@ DATA = (
         "You go from {few} to {many} GPUs. Does the time of a ring all-reduce double?",
         "No. Each rank sends twice (N−1)/N of the tensor, so the bandwidth term grows by a factor of {bandwidth:.3f}. "
         "The latency term counts consecutive messages and grows by {latency:.1f}. That hardly matters for large "
-        "tensors, but it does for small ones. The important change is the link: a ring that leaves the server runs at the "
-        "network's speed.",
+        "tensors, but it does for small ones. The important change is the link: a ring that leaves the server runs "
+        "at the network's speed.",
         _eight_to_sixty_four,
         own=False,
     ),
