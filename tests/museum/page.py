@@ -42,7 +42,7 @@ def counted() -> str:
         lines.append(f"| **{check.name.lower()}** | {check.value} | {finds} | {first} |")
     silent = sum(Check.RESULT not in one.found_by for one in EXHIBITS)
     text = (
-        f"Of {len(EXHIBITS)} exhibits, {silent} cannot be found by the result of a step: it is right, or never comes."
+        f"The result of a step does not show {silent} of the {len(EXHIBITS)} exhibits: it is right, or never comes."
     )
     return "\n".join([*lines, "", text])
 

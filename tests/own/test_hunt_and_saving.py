@@ -64,6 +64,27 @@ def test_a_killed_run_continues_on_another_mesh_with_one_processs_losses(first, 
     assert saving.losses_in(tmp_path) == pytest.approx(saving.losses_in(whole), abs=1e-5)
 
 
+@pytest.mark.parametrize("left", ["files of more ranks", "a broken folder", "a stray file"])
+def test_what_a_killed_save_leaves_behind_costs_no_later_checkpoint(left, tmp_path):
+    shardlab.run(saving.train_on, {"dp": 4}, tmp_path, 2, 1, ranks=4)
+    newest = tmp_path / "step-2"
+    if left == "files of more ranks":
+        newest.rename(tmp_path / "step-2.tmp")
+        (tmp_path / "step-2.tmp" / saving.MANIFEST).unlink()
+    elif left == "a broken folder":
+        (newest / "rank-3.json").write_text("[]")
+    else:
+        (newest / "rank-9.json").write_text("[]")
+    begun = 2 if left == "a stray file" else 1
+    for steps, already in ((2, begun), (3, 2), (3, 3)):
+        found = shardlab.run(saving.train_on, {"tp": 2}, tmp_path, steps, 1, ranks=2)
+        assert found == [already, already]
+    whole = tmp_path / "one process"
+    whole.mkdir()
+    shardlab.run(saving.train_on, {}, whole, 3, 1, ranks=1)
+    assert saving.losses_in(tmp_path) == pytest.approx(saving.losses_in(whole), abs=1e-5)
+
+
 def test_another_models_checkpoint_and_adams_states_are_refused(tmp_path):
     shardlab.run(saving.train_on, {}, tmp_path, 1, 1, ranks=1)
     with pytest.raises(shardlab.RanksFailed, match="it was saved by a different model"):

@@ -26,7 +26,7 @@ RECIPE: dict[str, Any] = {"layers": 2, "experts": 4, "heads": 2, "hidden": 16, "
 
 
 class Found(NamedTuple):
-    """One rank's loss, gradients, and coordinate on each axis."""
+    """One rank's loss, gradients by name in the shapes of its parts of the weights, and coordinate on each axis."""
 
     loss: float
     gradients: dict[str, Tensor]

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 Piece = dict[str, Any]  # the format of `mine.build.reads`: part, layer, expert, rows and columns in the whole tensor
-BIAS, LOG = "bias", "log.jsonl"
+BIAS, LOG, MANIFEST = "bias", "log.jsonl", "manifest.json"
 
 
 def train_on(given: dict[str, Any], folder: Path, steps: int, every: int, killed: tuple[int, int] | None = None) -> int:
@@ -62,9 +63,11 @@ def save(trainer: Any, step: int, folder: Path) -> None:
     text = json.dumps([[piece, numbers.tolist()] for piece, numbers in _all_pieces(trainer, weights_of(trainer))])
     (unfinished / f"rank-{dist.get_rank()}.json").write_text(text)
     dist.barrier()
-    if dist.get_rank() == 0:
-        sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in unfinished.iterdir()}
-        (unfinished / "manifest.json").write_text(json.dumps({"ranks": dist.get_world_size(), "sha256": sums}))
+    if dist.get_rank() == 0:  # a save that was killed may have left files of more ranks, or a broken folder
+        files = [unfinished / f"rank-{rank}.json" for rank in range(dist.get_world_size())]
+        sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+        (unfinished / MANIFEST).write_text(json.dumps({"ranks": len(files), "sha256": sums}))
+        rmtree(folder / f"step-{step}", ignore_errors=True)
         unfinished.rename(folder / f"step-{step}")
     dist.barrier()
 
@@ -81,7 +84,7 @@ def load(trainer: Any, folder: Path) -> int:
     newest = build.newest_complete(texts)
     if newest is None:
         return 0
-    files = [json.loads(text) for name, text in texts[newest].items() if name.startswith("rank-")]
+    files = [json.loads(texts[newest][name]) for name in json.loads(texts[newest][MANIFEST])["sha256"]]
     saved = [(piece, torch.tensor(numbers)) for file in files for piece, numbers in file]
     weights = weights_of(trainer)
     for balance in trainer.balance.values():
