@@ -41,9 +41,7 @@ def counted() -> str:
         first = sum(check is one.found_by[0] for one in EXHIBITS)
         lines.append(f"| **{check.name.lower()}** | {check.value} | {finds} | {first} |")
     silent = sum(Check.RESULT not in one.found_by for one in EXHIBITS)
-    text = (
-        f"The result of a step does not show {silent} of the {len(EXHIBITS)} exhibits: it is right, or never comes."
-    )
+    text = f"The result of a step does not show {silent} of the {len(EXHIBITS)} exhibits: it is right, or never comes."
     return "\n".join([*lines, "", text])
 
 
