@@ -23,11 +23,11 @@ from shardlab.train.checkpoint_load import load_latest, remove_drafts
 from shardlab.train.checkpoint_save import Saved, Saver
 from shardlab.train.fits import on_ranks
 from shardlab.train.hook import Hook
-from shardlab.train.learning_rate import lr_at
 from shardlab.train.logs import LoggedStep, Logs
 from shardlab.train.measure import Measurement, mfu, peak_flops
 from shardlab.train.order import rows_of_replica, sequence_numbers, text_of
 from shardlab.train.randomness import Dropouts
+from shardlab.train.rates import lr_at
 from shardlab.train.recipe import Recipe, to_tables
 
 TRACE, FIGURE = "step-trace.json", "loss.svg"
