@@ -24,16 +24,16 @@ Works = list[Any]  # what torch.distributed returns for calls with async_op=True
 class EqualShards:
     """The vector is padded with zeros, and each rank owns an N-th of it.
 
-    A layout's methods: `together` decides which parameters of one dtype share a vector. `arrange` returns their order
-    and how many elements each rank owns. `masters` returns what this rank's optimizer updates. `reduce` starts to sum
-    gradients to their owners, and `all_gather_params` starts to send weights to all ranks; each sends (N-1)/N of the
-    vector.
+    A layout's methods: `together` decides which parameters, all of one dtype and device, share a vector. `arrange`
+    returns their order and how many elements each rank owns. `masters` returns what this rank's optimizer updates.
+    `reduce` starts to sum gradients to their owners, and `all_gather_params` to send weights to all ranks; each sends
+    (N-1)/N of the vector.
     """
 
     cuts_matrices = True
 
     def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        return in_messages(parameters)
+        return [some for of_kind in _by_kind(parameters) for some in in_messages(of_kind)]
 
     def arrange(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
         one, _ = shard_elements(sum(parameter.numel() for parameter in parameters), num_ranks)
@@ -56,7 +56,7 @@ class WholeParameters:
     cuts_matrices = False
 
     def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        return [parameters]  # assign owners over all parameters, so that the shares are even
+        return _by_kind(parameters)  # assign owners over all parameters, so that the shares are even
 
     def arrange(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
         owners = assign_owners([parameter.numel() for parameter in parameters], num_ranks)
@@ -82,6 +82,13 @@ class WholeParameters:
 
 
 Layout = EqualShards | WholeParameters
+
+
+def _by_kind(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    by_kind: dict[Any, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
+    return list(by_kind.values())
 
 
 class FlatParameters:
@@ -135,10 +142,9 @@ class FlatParameters:
         """The parameters' gradients flattened, with zeros for missing ones, plus the padding."""
         return end_to_end([torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters], self.padding)
 
-    def take_gradient(self, shard: Tensor | None) -> None:
-        """Set the masters' gradients from this rank's shard, in their dtype and on their device. None removes them."""
-        shapes = [master.shape for master in self.masters]
-        gradients = [None] * len(shapes) if shard is None else split_as(shard.to(self.master), shapes)
+    def take_gradient(self, shard: Tensor) -> None:
+        """Set the masters' gradients from this rank's shard, in their dtype and on their device."""
+        gradients = split_as(shard.to(self.master), [master.shape for master in self.masters])
         for master, gradient in zip(self.masters, gradients, strict=True):
             master.grad = gradient
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import torch
@@ -67,7 +66,7 @@ class ShardedOptimizer:
         self.vectors: list[FlatParameters] = []
         for one in groups:
             begin = len(self.vectors)
-            for some in (together or partial(_together, cut))(one["params"]):
+            for some in (together or cut.together)(one["params"]):
                 vector = FlatParameters(some, layout=cut, group=group, stays_whole=self.weights.stay_whole, **kinds)
                 self.weights.adopt(vector)
                 self.vectors.append(vector)
@@ -100,14 +99,14 @@ class ShardedOptimizer:
     def reduce_gradients(self) -> None:
         """The first half of `step`: set the masters' gradients from this rank's shards."""
         for vector, gradient in zip(self.vectors, self.gradients.shards(), strict=True):
-            vector.take_gradient(gradient)
+            if gradient is not None:
+                vector.take_gradient(gradient)
 
     def update(self) -> None:
         """The second half of `step`: update this rank's shards, and gather the other ranks' weights."""
         if any(one["params"] for one in self.param_groups):
             self.local.step()
-        for vector in self.vectors:
-            vector.take_gradient(None)
+        self.local.zero_grad()
         self.all_gather_params()
 
     def all_gather_params(self) -> None:
@@ -149,14 +148,6 @@ class ShardedOptimizer:
         """A whole copy of every parameter, by name, on every rank."""
         with self.gathered():
             return {name: parameter.detach().clone() for name, parameter in self.module.named_parameters()}
-
-
-def _together(layout: Layout, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Group parameters into vectors, each with one dtype and device, in the sizes the layout chooses."""
-    by_kind: dict[Any, list[nn.Parameter]] = {}
-    for parameter in parameters:
-        by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
-    return [some for of_kind in by_kind.values() for some in layout.together(of_kind)]
 
 
 def _groups_of(parameters: Iterable[Any]) -> list[dict[str, Any]]:
