@@ -31,7 +31,10 @@ OptimizerClass = type[torch.optim.Optimizer]
 
 
 def Zero1(module: nn.Module, optimizer_class: OptimizerClass, **options: Any) -> ShardedOptimizer:
-    """Each rank updates a shard of the weights. Gradients stay whole until the step. options: as in `wrap`."""
+    """Each rank updates a shard of the weights. Gradients stay whole until the step, which sends and frees them.
+
+    options: as in `wrap`.
+    """
     return wrap(module, optimizer_class, WholeWeights(), in_backward=False, **options)
 
 
