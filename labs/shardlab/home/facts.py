@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
+
+from nbformat import NotebookNode
 
 from shardlab.own import shelf
 from shardlab.own.names import PACKAGE
@@ -45,7 +46,7 @@ class Next:
     label: str
     name: str
     href: str
-    was_begun: bool  # whether the learner has any record at all
+    was_begun: bool  # whether the learner has begun any week
     more: str  # "0 of 3 points after 2 tries"
 
 
@@ -82,7 +83,7 @@ def home_of(folder: Folder, now: datetime | None = None) -> Home:
 
 
 def _card(folder: Folder, week: Week) -> Card:
-    about = _first_text(page.page_path(folder.course, week.name))
+    about = "".join(cell.source for cell in _cells(folder, week.name)[:1])
     heading, takes = _HEADING.search(about), _TIME.search(about)
     was_begun = any(one.last >= 0 for one in week.standings)
     return Card(
@@ -100,10 +101,9 @@ def _card(folder: Folder, week: Week) -> Card:
     )
 
 
-def _first_text(path: Path) -> str:
-    """The source of a page's first cell."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return "".join(cells[0]["source"]) if cells else ""
+def _cells(folder: Folder, week: str) -> list[NotebookNode]:
+    """The cells of the course's page."""
+    return page.read(page.page_path(folder.course, week)).cells
 
 
 def _label(week: str) -> str:
@@ -137,14 +137,25 @@ def _next(folder: Folder, weeks: Sequence[Week]) -> Next | None:
     one = standing.exercise
     week = folder.week(one.week)
     number = [other.name for other in page.exercises_of(folder.course, week)].index(one.name) + 1
-    cell = one.name.replace(".", "-", 1)
+    was_begun = any(other.last >= 0 for found in weeks for other in found.standings if found.name == week)
     return Next(
         label=f"{_label(week)}, exercise {number}",
         name=one.name,
-        href=f"{_href(folder, folder.notebook(week))}#cell-id={quote(cell)}",
+        href=_href(folder, folder.notebook(week)) + (_fragment(folder, week, one.name) if was_begun else ""),
         was_begun=any(other.last >= 0 for week in weeks for other in week.standings),
         more=told.points(standing),
     )
+
+
+def _fragment(folder: Folder, week: str, exercise: str) -> str:
+    """The end of a link, which scrolls JupyterLab to the text above an exercise; VS Code ignores it."""
+    text = ""
+    for cell in _cells(folder, week):
+        if cell.cell_type == "markdown":
+            text = str(cell.get("id", ""))
+        if page.exercise_id(page.name_of(cell)) == exercise:
+            break
+    return f"#cell-id={quote(text)}" if text else ""
 
 
 def _modules(folder: Folder) -> list[Module]:

@@ -30,12 +30,13 @@ def show() -> None:
     if not in_notebook():
         print(text)
         return
-    from IPython.display import display
+    from IPython.display import DisplayHandle, display
 
     if (widgets := panels.find_widgets()) is None:
         display(bundle(home, text, shown.commands(home.next)), raw=True)
         return
-    handle = display(bundle(home, text), raw=True, display_id=True)
+    handle = DisplayHandle()
+    handle.display(bundle(home, text), raw=True)
     buttons = Buttons(folder, widgets, lambda: handle.update(bundle(home_of(folder), text_of(folder)), raw=True))
     display(with_still(buttons.box(home), shown.commands(home.next)))
 

@@ -55,14 +55,16 @@ def open_notebooks(folder: Path) -> list[OpenNotebook]:
 
 def end_idle(notebooks: Sequence[OpenNotebook]) -> str:
     """End the kernels of idle notebooks; returns a sentence about what was ended."""
-    ended = [
-        one for one in notebooks if one.is_idle and _ask(f"api/sessions/{quote(one.session)}", "DELETE") is not None
-    ]
+    ended = [one for one in notebooks if one.is_idle and _was_ended(one.session)]
     if not ended:
         return f"No notebook was idle for {IDLE_SECONDS // 60} minutes, so none was ended."
     names = ", ".join(one.name for one in ended)
     size = sum(one.num_bytes for one in ended) / 2**20
     return f"Ended: {names} ({size:,.0f} MB). Your answers are on the pages; run the cells again to continue there."
+
+
+def _was_ended(session: str) -> bool:
+    return _ask(f"api/sessions/{quote(session, safe='')}", "DELETE") is not None
 
 
 def _kernels(folder: Path) -> Iterator[psutil.Process]:

@@ -1,22 +1,23 @@
 """The home page as HTML without scripts, readable on light and dark pages of JupyterLab and VS Code.
 
-Every text is escaped: names of files and lines of records are the learner's, or came with an import.
+Every text is escaped: names of files and lines of records are the learner's, or came with an import. Only styles are
+used that JupyterLab keeps on a page that it does not trust, because no cell of it has run on this machine yet.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
 from shardlab.home.facts import Card, Home, Module, Next
 from shardlab.home.memory import IDLE_SECONDS, OpenNotebook
-from shardlab.study.told import time
+from shardlab.study.told import ALL_RIGHT, time
 
 GREEN, BLUE = "#00714f", "#0072b2"
 _TEXT = "color: var(--jp-ui-font-color1, inherit)"
 _LINK = "color: var(--jp-content-link-color, var(--vscode-textLink-foreground, inherit))"
-_SIDE = "var(--jp-border-color1, rgba(127, 127, 127, .5))"
-_BOX = f"border: 1px solid {_SIDE}; border-radius: 6px; padding: .6em .9em"
+_BOX = "border: 1px solid rgba(127, 127, 127, .5); border-radius: 6px; padding: .6em .9em"
 _GRID = "display: grid; grid-template-columns: repeat(auto-fill, minmax(15em, 1fr)); gap: .7em; margin: .8em 0"
 _SMALL = "font-size: .9em; opacity: .85"
 ABOUT_ENDING = (
@@ -34,7 +35,7 @@ def html(home: Home) -> str:
 
 def _parts(home: Home) -> Iterator[str]:
     yield _continue(home.next)
-    yield from (f'<div style="margin: .2em 0">{escape(note)}</div>' for note in home.notes)
+    yield from (f'<div style="margin: .2em 0">{_with_code(note)}</div>' for note in home.notes)
     yield f"<h2>Your weeks</h2>{_overall(home.cards)}"
     yield f'<div style="{_GRID}">{"".join(_card(one, home.next) for one in home.cards)}</div>'
     if home.modules:
@@ -43,8 +44,7 @@ def _parts(home: Home) -> Iterator[str]:
 
 def _continue(found: Next | None) -> str:
     if found is None:
-        words = "Every check passes. Written answers and the interview remain: <code>shardlab study cards</code>."
-        return f'<p style="font-size: 1.1em"><b>{words}</b></p>'
+        return f'<p style="font-size: 1.1em"><b>{_with_code(ALL_RIGHT)}</b></p>'
     style = (
         f"display: inline-block; padding: .55em 1.1em; border-radius: 6px; background: {GREEN}; color: #fff; "
         "font-size: 1.15em; font-weight: bold; text-decoration: none"
@@ -53,6 +53,11 @@ def _continue(found: Next | None) -> str:
     link = f'<a href="{escape(found.href)}" style="{style}">{verb}: {escape(found.label)}</a>'
     about = f'<span style="{_SMALL}; margin-left: .8em">{escape(found.name)}: {escape(found.more)}</span>'
     return f'<div style="margin: .8em 0">{link}{about}</div>'
+
+
+def _with_code(text: str) -> str:
+    """Escape a sentence, and show what is between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _overall(cards: Sequence[Card]) -> str:
@@ -127,4 +132,5 @@ def memory(notebooks: Sequence[OpenNotebook], said: str = "") -> str:
     total = sum(one.num_bytes for one in notebooks) / 2**20
     table = f'<table style="border-collapse: collapse; border: none; margin: .3em 0">{rows}</table>'
     below = f'<div style="{_SMALL}">{ABOUT_ENDING}</div>' + (f"<p><b>{escape(said)}</b></p>" if said else "")
-    return f'<div style="{_TEXT}"><b>Open notebooks hold {total:,.0f} MB</b>{table}{below}</div>'
+    head = f"<b>Open notebooks hold {total:,.0f} MB</b>"
+    return f'<div style="{_TEXT}; line-height: 1.45; max-width: 60em">{head}{table}{below}</div>'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from nbformat import NotebookNode, v4
@@ -22,40 +21,33 @@ _GIVEN = Path(__file__).with_name("start_page.json")
 def write_start(folder: Folder) -> None:
     """Create `start.ipynb`, or bring the output of its home cell up to date; the learner's own cells are unchanged.
 
-    A page from version 1.0.0 is moved to `attempts/`. A page that cannot be read is left as it is.
+    A page from version 1.0.0 is moved to `attempts/`. A page that cannot be read, or has no home cell, is left as it
+    is. If the course's own pages are broken, the page is written without content; running its cell says why.
     """
     path = folder.path / "start.ipynb"
     try:
-        notebook = page.read(path if path.exists() else _GIVEN)
-        ids = {cell.get("id") for cell in notebook.cells}
-        if OLD_CELL in ids:
-            page.write(page.free(folder.attempts / path.name), path.read_bytes())
-            notebook = page.read(_GIVEN)
-        elif CELL not in ids:
-            return
-        text = page.text_of(_with_content(folder, notebook))
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            page.write(path, text)
+        before = page.read(path) if path.exists() else None
     except TROUBLE:
         return
-    _trust(notebook)
+    ids = {cell.get("id") for cell in before.cells} if before else set()
+    if before and OLD_CELL in ids:
+        page.write(page.free(folder.attempts / path.name), path.read_bytes())
+        before = None
+    elif before and CELL not in ids:
+        return
+    text = page.text_of(_with_content(folder, before or page.read(_GIVEN)))
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        page.write(path, text)
 
 
 def _with_content(folder: Folder, notebook: NotebookNode) -> NotebookNode:
     """Set the output of the home cell, and return the notebook."""
-    home = home_of(folder)
-    data = bundle(home, text_of(folder), commands(home.next))
+    try:
+        home = home_of(folder)
+        outputs = [v4.new_output("display_data", bundle(home, text_of(folder), commands(home.next)))]
+    except TROUBLE:
+        outputs = []
     for cell in notebook.cells:
         if cell.get("id") == CELL:
-            cell.execution_count, cell.outputs = None, [v4.new_output("display_data", data)]
+            cell.execution_count, cell.outputs = None, outputs
     return notebook
-
-
-def _trust(notebook: NotebookNode) -> None:
-    """Sign the page, as Jupyter does for outputs made on this machine, if no other cell has an output."""
-    if any(cell.get("outputs") for cell in notebook.cells if cell.get("id") != CELL):
-        return
-    with suppress(Exception):  # without a signature, JupyterLab removes some styles, but shows the page
-        from nbformat.sign import NotebookNotary
-
-        NotebookNotary().sign(notebook)

@@ -26,6 +26,8 @@ ON_ANY_BACKGROUND = ANSISyntaxTheme(
     {Keyword: Style(bold=True), Comment: Style(italic=True), String.Doc: Style(italic=True)}
 )
 
+ALL_RIGHT = "Every check passes. Only the written answers and the interview remain: `shardlab study cards`."
+
 
 def overview(folder: Folder, now: datetime | None = None) -> Group:
     """The table of weeks, followed by what to do next."""
@@ -81,7 +83,7 @@ def notes(folder: Folder, rows: Sequence[Record], unreadable: int, now: datetime
 
 def _next(folder: Folder, standing: Standing | None) -> str:
     if standing is None:
-        return "Every check passes. Only the written answers and the interview remain: `shardlab study cards`."
+        return ALL_RIGHT
     one = standing.exercise
     path = folder.notebook(folder.week(one.week)).relative_to(folder.path)
     text = f"Next: {one.name} in {path}, {points(standing)}"
