@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from shardlab.home.memory import IDLE_SECONDS
+from shardlab.ranks.warm import IDLE_LIMIT
 from traitlets.config import Config
 
 ROOT = Path(__file__).parents[3]
@@ -55,9 +57,7 @@ def test_no_kernel_ends_that_computes_or_is_open_or_was_used(manager, alive):
 
 
 def test_the_docs_name_the_limits():
-    from shardlab.ranks.warm import IDLE_LIMIT
-
     settings = json.loads(SETTINGS.read_text(encoding="utf-8"))["MappingKernelManager"]
     text = " ".join((ROOT / "docs" / "self-study.md").read_text(encoding="utf-8").split())
-    assert settings["cull_idle_timeout"] == 60 * 60 and "closed for an hour" in text
-    assert f"{IDLE_LIMIT / 60:.0f} minutes without a call" in text
+    assert settings["cull_idle_timeout"] == 60 * 60 and "closed page | an hour without activity" in text
+    assert f"{IDLE_LIMIT / 60:.0f} minutes without a call" in text and f"idle for {IDLE_SECONDS // 60} minutes" in text

@@ -50,6 +50,7 @@ def test_where_a_learner_stands(run, folder):
 
 def test_begin_lays_out_what_is_missing(run, folder, tmp_path):
     assert "created 2 pages" in run("--folder", tmp_path / "new", "begin")
+    assert "Begin: week 1" in (tmp_path / "new" / "start.ipynb").read_text()
     newer(folder.course)
     assert "newer pages (1)" in run("begin")
 
