@@ -22,8 +22,8 @@ _GRID = "display: grid; grid-template-columns: repeat(auto-fill, minmax(15em, 1f
 _SMALL = "font-size: .9em; opacity: .85"
 ABOUT_ENDING = (
     f"The button ends the Python behind notebooks that were idle for {IDLE_SECONDS // 60} minutes. Pages and answers "
-    "stay; variables are gone, so run the cells again. Without a Jupyter server, as in VS Code, it cannot end any: close "
-    "pages that you do not need."
+    "stay; variables are gone, so run the cells again. Without a Jupyter server, as in VS Code, it cannot end any: "
+    "close pages that you do not need."
 )
 
 
