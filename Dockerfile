@@ -66,4 +66,4 @@ WORKDIR /home/student/sys602/work
 EXPOSE 8888
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
   CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8888/api', timeout=4)"]
-CMD ["sh", "-c", "shardlab study --folder . begin && exec jupyter lab start.ipynb --ip=0.0.0.0 --port=8888 --no-browser"]
+CMD ["sh", "-c", "shardlab study --folder . begin && exec jupyter lab --LabApp.default_url=/lab/tree/start.ipynb --ip=0.0.0.0 --port=8888 --no-browser"]

@@ -54,7 +54,7 @@ setup-dev: $(READY_DEV)  ## add what tests, `make check`, `make bench` and lab 2
 lab: setup  ## check the machine and open JupyterLab in work/, your own folder (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
 	@"$(BIN)/shardlab" doctor --brief || true
 	$(if $(LEARNER),@"$(BIN)/shardlab" study --folder "$(AT)" begin)
-	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),start.ipynb) $(LAB_FLAGS)
+	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),--LabApp.default_url=/lab/tree/start.ipynb) $(LAB_FLAGS)
 
 test: setup-dev $(if $(FAST),style,check)  ## style, types, and a fixed sample of the tests (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
 	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
