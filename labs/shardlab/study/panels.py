@@ -98,7 +98,7 @@ def _panel(folder: Folder, widgets):
 def _button(name: str, widgets, what: Callable[[], Group]):
     button, said = widgets.Button(description=name), widgets.HTML()
     button.on_click(lambda _: setattr(said, "value", _lines_as_html(what)))
-    return widgets.VBox([button, said])
+    return with_still(widgets.VBox([button, said]), f"<p>Run this cell again to see the button “{name}”.</p>")
 
 
 def _widgets():
