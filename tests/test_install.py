@@ -98,7 +98,7 @@ def test_the_lock_files_are_installed_with_their_hashes_only(extra, num_files):
 
 @pytest.fixture
 def locked_wheel(tmp_path, monkeypatch):
-    """A folder with a lock file of one small package, whose wheel is there, and an environment to install it into."""
+    """A folder with a lock file, the wheel of the one small package in it, and an environment to install it into."""
     wheel = tmp_path / "sys602_tiny-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("sys602_tiny.py", "")
