@@ -153,7 +153,7 @@ def _failed_line(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _without_folders(line: str) -> str:
-    """A traceback's `File "…", line 3` with a place that the student knows; every other line is unchanged."""
+    """Replace the path in a traceback's `File "…", line 3` by a name that the student knows; keep any other line."""
     if (match := _FRAME.match(line)) is None:
         return line
     spaces, name, number, function = match.groups()
