@@ -36,8 +36,8 @@ def merge(mine: Cells, old: Cells, new: Cells) -> Merged:
     3. start from the new page without those  4. insert the learner's cells, also moved ones, after the same neighbor
 
     old: the page that `mine` was made from. Answers keep their text. A given cell that
-    only the learner changed keeps that change. If the page changed it, too, the learner's version goes below the page's,
-    as do changed checks. Cells that the page no longer has are removed if the learner never touched them.
+    only the learner changed keeps that change. If the page changed it, too, the learner's version goes below the
+    page's, as do changed checks. Cells that the page no longer has are removed if the learner never touched them.
     """
     before, after = ({name_of(cell): cell for cell in cells} for cells in (old, new))
     heirs = _heirs(old, new)
