@@ -113,11 +113,8 @@ def _hint(number: int, count: int, text: str) -> str:
 
 
 def _table(one: Compared) -> str:
-    columns = {"rank": str(one.rank), "its input": one.given, "compared": one.what}
-    columns |= {"expected": one.expected, "received": one.received}
-    shown = {name: value for name, value in columns.items() if value}
-    names = "".join(f'<th style="{_CELL}">{name}</th>' for name in shown)
-    values = "".join(f'<td style="{_CELL}"><code>{escape(value)}</code></td>' for value in shown.values())
+    names = "".join(f'<th style="{_CELL}">{name}</th>' for name in one.row)
+    values = "".join(f'<td style="{_CELL}"><code>{escape(value)}</code></td>' for value in one.row.values())
     style = "border-collapse: collapse; border: none; margin: .4em 0"
     return f'<table style="{style}"><tr>{names}</tr><tr style="background: none">{values}</tr></table>'
 
