@@ -9,12 +9,11 @@ FROM ${BASE} AS packages
 # An index of CPU builds of torch; without it the image holds several GB of GPU libraries. For an image that uses GPUs,
 # pass an empty value.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-COPY pyproject.toml constraints.txt /tmp/
+COPY pyproject.toml constraints.txt requirements.lock /tmp/
 WORKDIR /tmp
 RUN python3 -m venv /venv \
- && /venv/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
-    > requirements.txt \
- && /venv/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt -r requirements.txt \
+ && /venv/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r requirements.lock \
+ && /venv/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt torch \
     ${TORCH_INDEX:+--extra-index-url $TORCH_INDEX} \
  && rm -rf /venv/lib/python3*/site-packages/torch/test
 

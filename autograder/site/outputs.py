@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from nbconvert.filters.ansi import ansi2html
@@ -37,15 +38,10 @@ def widget_states(notebook: NotebookNode) -> dict[str, Any]:
 
 
 def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) -> Iterator[str]:
-    caption = ""  # `figures.show` also prints the alt text; here it appears once, below the picture
-    for output in _joined(outputs):
+    caption = ""  # `figures.show` also displays the alt text; here it appears once, below the picture
+    for output, following in pairwise([*_joined(outputs), {}]):
         if output["output_type"] == "stream":
-            text = output["text"]
-            if caption and text.startswith(caption):
-                text = text.removeprefix(caption).lstrip("\n")
-            caption = ""
-            if text.strip():
-                yield f'<pre class="output">{ansi2html(text.rstrip())}</pre>'
+            yield f'<pre class="output">{ansi2html(output["text"].rstrip())}</pre>'
         elif output.get("metadata", {}).get(MARK):
             continue  # the widget below shows the same picture
         elif output["output_type"] == "error":
@@ -57,7 +53,10 @@ def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) 
             elif "image/png" in data:
                 about = output["metadata"].get("image/png", {})
                 caption = about.get("alt", "")
-                yield _figure(data["image/png"], caption, about.get("width"), keep)
+                words = following.get("data", {}).get("text/html", "")
+                yield _figure(data["image/png"], caption, about.get("width"), keep, folded="<details" in words)
+            elif caption and data.get("text/plain") == caption:
+                caption = ""
             elif "text/html" in data:
                 yield f'<div class="output">{_without_embedded(data["text/html"], keep)}</div>'
             elif "text/plain" in data:
@@ -73,20 +72,24 @@ def _joined(outputs: Sequence[NotebookNode]) -> Iterator[dict[str, Any]]:
         if output["output_type"] == "stream":
             text += output["text"] if output["name"] == "stdout" else ""
             continue
-        if text:
+        if text.strip():
             yield {"output_type": "stream", "text": text}
         text = ""
         yield output
-    if text:
+    if text.strip():
         yield {"output_type": "stream", "text": text}
 
 
-def _figure(png: str, alt: str, width: int | None, keep: Keep) -> str:
+def _figure(png: str, alt: str, width: int | None, keep: Keep, *, folded: bool) -> str:
+    """Return a figure with its sentence as the caption; `folded` hides the caption behind a click."""
     if not alt:
         raise ValueError("a figure has no alt text: show it with figures.show")
     size = f' width="{width}"' if width else ""
     image = f'<img class="figure" alt="{escape(alt)}"{size} src="{keep(base64.b64decode(png))}" loading="lazy">'
-    return f"<figure>{image}<figcaption>{escape(alt, quote=False)}</figcaption></figure>"
+    words = escape(alt, quote=False)
+    if folded:
+        words = f"<details><summary>{say('in-words')}</summary>{words.removeprefix('In words: ')}</details>"
+    return f"<figure>{image}<figcaption>{words}</figcaption></figure>"
 
 
 def _widget(model: str, states: dict[str, Any], keep: Keep) -> str:

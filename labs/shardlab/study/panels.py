@@ -55,7 +55,7 @@ def lines_as_html(what: Callable[[], Group]) -> str:
 def _button(name: str, widgets, what: Callable[[], Group]):
     button, said = widgets.Button(description=name), widgets.HTML()
     button.on_click(lambda _: setattr(said, "value", lines_as_html(what)))
-    return widgets.VBox([button, said])
+    return with_still(widgets.VBox([button, said]), f"<p>Run this cell again to see the button “{name}”.</p>")
 
 
 def find_widgets():
