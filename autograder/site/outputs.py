@@ -95,7 +95,7 @@ def _figure(png: str, alt: str, width: int | None, keep: Keep) -> str:
     size = f' width="{width}" style="--width: {width}px"' if width else ""
     image = f'<img class="figure" alt="{escape(alt)}"{size} src="{keep(base64.b64decode(png))}" loading="lazy">'
     caption = f"<figcaption>{escape(alt, quote=False)}</figcaption>"
-    return f'<figure><div class="wide" tabindex="0">{image}</div>{caption}</figure>'
+    return f'<figure><div class="wide" tabindex="0">{image}</div>{caption}</figure>\n'
 
 
 def _widget(model: str, states: dict[str, Any], keep: Keep) -> str:

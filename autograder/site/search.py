@@ -64,10 +64,13 @@ def _until(start: Tag, end: Tag | None) -> Iterator[PageElement]:
 
 def _texts(strings: Iterable[PageElement]) -> tuple[str, str]:
     """Return text as an English reader sees it, and its Chinese translations."""
-    found = {False: "", True: ""}
+    english, chinese = "", ""
     for one in strings:
-        found[one.find_parent(class_="zh") is not None] += f" {one}"
-    return " ".join(found[False].split()), " ".join(found[True].split())
+        space = not str(one).strip()  # between two paragraphs
+        translated = one.find_parent(class_="zh") is not None
+        english += str(one) if space or not translated else ""
+        chinese += str(one) if space or translated else ""
+    return " ".join(english.split()), " ".join(chinese.split())
 
 
 def _languages(tag: Tag | BeautifulSoup) -> tuple[str, str]:

@@ -50,13 +50,17 @@ def test_search_finds_a_section_by_keyboard_and_in_chinese(site):
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
+def results(site, field, query):
+    site.get_by_role("searchbox", name=field).fill(query)
+    expect(site.locator("#found .hit").first).to_be_visible()
+    return site.locator("#found .hit").all_inner_texts()
+
+
 @pytest.mark.parametrize("query", ["rank", "全归约", "DeepSpeed", "all-reduce"])
 def test_results_are_in_the_language_of_the_page(site, query):
-    site.get_by_role("searchbox", name="Search").fill(query)
-    english = site.locator("#found .hit").all_inner_texts()
+    english = results(site, "Search", query)
     site.get_by_role("button", name="切换到中文").click()
-    chinese = site.locator("#found .hit").all_inner_texts()
-    assert english and chinese
+    chinese = results(site, "搜索", query)
     for hit in english:
         assert "第" not in hit and not re.search("[，。：；]", hit)  # names in brackets are the only Chinese
     for hit in chinese:

@@ -29,7 +29,6 @@ function switchLanguage() {
   root.lang = inChinese() ? "en" : "zh-CN";
   kept.set("language", root.lang);
   label();
-  if (!found().hidden) search();
 }
 
 function switchTheme() {

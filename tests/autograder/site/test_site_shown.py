@@ -171,8 +171,8 @@ def test_what_no_page_shows_is_refused():
 
 
 def test_a_section_of_the_index_keeps_the_languages_apart():
-    body = f"<h1>{say('week', number=1)}</h1><p>Prose.</p><ul><li>{say('check')}</li></ul><pre>code</pre>"
+    body = f"<h1>{say('week', number=1)}</h1><p>Some <b>prose</b>.</p>\n<ul><li>{say('check')}</li></ul><pre>code</pre>"
     [section] = sections_of(Page("a.html", "a", "A", say("week", number=1), body, "week"))
     assert section.page == section.heading == ("week 1", "第 1 周")
-    assert section.text[0] == "Prose. Check: in the notebook, this runs your answer"
+    assert section.text[0] == "Some prose. Check: in the notebook, this runs your answer"
     assert section.text[1] == "检查：在 notebook 中会运行你的答案"
