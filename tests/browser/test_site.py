@@ -6,17 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests import built_site
-
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The folder of a built site."""
-    folder = tmp_path_factory.mktemp("opened") / "site"
-    built_site.build(folder)
-    return folder
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests import built_site
-
 pytestmark = pytest.mark.slow
 AUDIT = Path(__file__).with_name("page_audit.js").read_text(encoding="utf-8")
 PHONE = 390  # pixels
@@ -27,14 +25,6 @@ BAD = {
     "backticks": "<p>a `name`</p>",
     "cut": '<a style="display: block; width: 50px; overflow: hidden; white-space: nowrap">a long name</a>',
 }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The folder of a built site."""
-    folder = tmp_path_factory.mktemp("audited") / "site"
-    built_site.build(folder)
-    return folder
 
 
 def problems(browser: Browser, address: str, *, width: int = PHONE, **settings) -> dict:
