@@ -41,8 +41,9 @@ class Prose:
 
     def inline(self, markdown: str) -> str:
         """Render a line of Markdown that stands inside HTML, without a paragraph around it."""
-        parser = MarkdownWithMath(renderer=_Renderer(self))
-        return parser.renderer(parser.inline(markdown.strip(), {}), parser.block.state_cls())
+        renderer = _Renderer(self)
+        parser = MarkdownWithMath(renderer=renderer)
+        return renderer(parser.inline(markdown.strip(), {}), parser.block.state_cls())
 
     def anchor(self, heading: str) -> str:
         """Return the anchor that GitHub gives a heading, so that links written for the repository work here too."""

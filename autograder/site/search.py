@@ -47,7 +47,8 @@ def sections_of(page: Page) -> Iterator[Section]:
         anchor = f"#{start['id']}" if start.get("id") else ""
         if "term" in (start.get("class") or []):
             names = [_words(one) for one in start.select("dt b")]
-            yield Section(page.address + anchor, title, (names[0], names[1]), _texts(start.dd.find_all(string=True)))
+            meaning = [text for one in start.select("dd") for text in one.find_all(string=True)]
+            yield Section(page.address + anchor, title, (names[0], names[1]), _texts(meaning))
             continue
         following = starts[place + 1] if place + 1 < len(starts) else None
         yield Section(page.address + anchor, title, _languages(start), _texts(_until(start, following)))
