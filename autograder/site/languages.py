@@ -68,7 +68,7 @@ def heading_in_chinese(heading: str) -> str:
 
 
 def prompt_in_chinese(prompt: str) -> str | None:
-    """Return a question, hint or promise of a page in Chinese, looked up like a heading; None if it has no entry."""
+    """Return a goal, question, hint or promise of a page in Chinese, looked up like a heading; None if unknown."""
     _, key, numbers = heading_key(" ".join(prompt.replace("`", "").split()))
     return chinese.format(*numbers) if (chinese := _table("prompts").get(key)) else None
 
@@ -84,9 +84,10 @@ def say(name: str, **values: object) -> str:
     return both(*(escape(entry[language], quote=False).format(**values) for language in ("en", "zh")))
 
 
-def inline_code(text: str) -> str:
-    """Convert plain text with code in backticks to HTML."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+def inline_marks(text: str) -> str:
+    """Convert plain text with `code` and **bold** words to HTML."""
+    code = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+    return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", code)
 
 
 @cache

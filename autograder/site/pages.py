@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 
 from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
-from autograder.site.languages import both, glossary, heading_in_chinese, inline_code, say
+from autograder.site.languages import both, glossary, heading_in_chinese, inline_marks, say
 from autograder.site.links import Links
 from autograder.site.outputs import outputs_html, widget_states
 from autograder.site.prose import Prose
@@ -129,7 +129,7 @@ def glossary_page(weeks: list[str], links: Links) -> Page:
     rows = []
     for term in glossary():
         address = links.address("glossary", f"course/{number[term.week]}/{number[term.week]}.ipynb")
-        means = both(inline_code(term.means), inline_code(term.means_zh))
+        means = both(inline_marks(term.means), inline_marks(term.means_zh))
         rows.append(
             f'<div class="term" id="{Prose("glossary", links).anchor(term.en)}"><dt><b lang="en">{escape(term.en)}</b> '
             f'<b lang="zh-CN">{escape(term.zh)}</b></dt>'
@@ -198,7 +198,7 @@ def _page(source: str, name: str, body: str, links: Links, kind: str) -> Page:
 
 
 def _title(name: str) -> str:
-    return both(escape(name, quote=False), inline_code(heading_in_chinese(name)))
+    return both(escape(name, quote=False), inline_marks(heading_in_chinese(name)))
 
 
 def _keeper(links: Links, source: str) -> Callable[[bytes], str]:

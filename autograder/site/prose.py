@@ -12,8 +12,10 @@ from mistune.util import striptags
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
 
 from autograder.grading.answer_html import WithoutScripts
-from autograder.site.languages import both, heading_in_chinese, inline_code, prompt_in_chinese
+from autograder.site.languages import both, heading_in_chinese, inline_marks, prompt_in_chinese
 from autograder.site.links import Links
+
+_QUESTION = re.compile(r"(?<=<summary>).*?(?=</summary>)", re.DOTALL)
 
 
 @dataclass
@@ -37,6 +39,12 @@ class Prose:
         """
         return MarkdownWithMath(renderer=_Renderer(self)).render(markdown)
 
+    def inline(self, markdown: str) -> str:
+        """Render a line of Markdown that stands inside HTML, without a paragraph around it."""
+        renderer = _Renderer(self)
+        parser = MarkdownWithMath(renderer=renderer)
+        return renderer(parser.inline(markdown.strip(), {}), parser.block.state_cls())
+
     def anchor(self, heading: str) -> str:
         """Return the anchor that GitHub gives a heading, so that links written for the repository work here too."""
         name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -52,17 +60,20 @@ class _Renderer(WithoutScripts):
     def heading(self, text: str, level: int, **attrs: Any) -> str:
         plain = unescape(striptags(text))
         anchor, level = self.prose.anchor(plain), min(6, level + self.prose.below)
-        said = both(text, inline_code(heading_in_chinese(plain)))
+        said = both(text, inline_marks(heading_in_chinese(plain)))
         return f'<h{level} id="{anchor}">{said}<a class="anchor" href="#{anchor}" aria-hidden="true">#</a></h{level}>\n'
 
     def paragraph(self, text: str) -> str:
         return f"<p>{_asked(text)}</p>\n"
 
+    def block_text(self, text: str) -> str:
+        return _asked(text)  # an entry of a list: what a reader can do after the week
+
     def emphasis(self, text: str) -> str:
         return f"<em>{_asked(text)}</em>"
 
     def block_html(self, html: str) -> str:
-        return re.sub(r"(?<=<summary>).*?(?=</summary>)", lambda match: _asked(match[0]), html, flags=re.DOTALL) + "\n"
+        return _QUESTION.sub(lambda match: _asked(self.prose.inline(match[0])), html) + "\n"
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
         if re.match(r"https?:|mailto:", url):
@@ -81,4 +92,4 @@ class _Renderer(WithoutScripts):
 def _asked(html: str) -> str:
     """Return HTML in both languages if its text has a Chinese translation, else unchanged."""
     chinese = prompt_in_chinese(unescape(striptags(html)))
-    return both(html, inline_code(chinese)) if chinese else html
+    return both(html, inline_marks(chinese)) if chinese else html

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from tests import built_site
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
     "--disable-gpu",
@@ -39,6 +41,14 @@ def browser():
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=flags)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """The folder of a built site."""
+    folder = tmp_path_factory.mktemp("built") / "site"
+    built_site.build(folder)
+    return folder
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ function switchLanguage() {
   root.lang = inChinese() ? "en" : "zh-CN";
   kept.set("language", root.lang);
   label();
-  if (!found().hidden) search();
 }
 
 function switchTheme() {
@@ -41,6 +40,11 @@ function switchTheme() {
 function toggleMenu() {
   const open = document.body.classList.toggle("menu-open");
   document.getElementById("menu").setAttribute("aria-expanded", String(open));
+  showWhereYouAre();
+}
+
+function showWhereYouAre() {
+  document.querySelector("#pages [aria-current]")?.scrollIntoView({ block: "nearest" });
 }
 
 // ---- search --------------------------------------------------------------------------------------------------------
@@ -56,9 +60,8 @@ function load() {
     const script = document.createElement("script");
     script.src = `${root.dataset.top}search-index.js`;
     script.onload = () => {
-      sections = window.SEARCH_INDEX.map(([address, page, pageZh, heading, headingZh, text]) => ({
-        address, page, pageZh, heading, headingZh, text,
-        names: `${heading} ${headingZh}`.toLowerCase(), lower: `${page} ${pageZh} ${text}`.toLowerCase(),
+      sections = window.SEARCH_INDEX.map(([address, page, pageZh, heading, headingZh, text, textZh]) => ({
+        address, en: said(page, heading, text), zh: said(pageZh, headingZh, textZh),
       }));
       resolve();
     };
@@ -67,17 +70,21 @@ function load() {
   return loading;
 }
 
-// A match must contain every word of the query; a word in its heading counts as much as ten in its text.
-function score(section, wanted) {
+const said = (page, heading, text) => ({ page, heading, text, name: heading.toLowerCase(), lower: `${page} ${text}`.toLowerCase() });
+const count = (text, word) => Math.min(text.split(word).length - 1, 5);
+
+// A match must contain every word of the query; a word in its heading counts as much as ten in its text. You may write
+// a heading's words in either language. Untranslated prose counts least on Chinese pages, and not at all the reverse.
+function score({ address, en, zh }, wanted) {
   let sum = 0;
   for (const word of wanted) {
-    const named = section.names.includes(word);
-    const times = section.lower.split(word).length - 1;
-    if (!named && times === 0) return 0;
-    const whole = section.heading.toLowerCase() === word || section.headingZh === word;
-    sum += (named ? 10 : 0) + (whole ? 20 : 0) + Math.min(times, 5);
+    const named = [en.name, zh.name].some((name) => name.includes(word));
+    const whole = [en.name, zh.name].includes(word);
+    const points = inChinese() ? count(zh.lower, word) + count(en.lower, word) / 100 : count(en.lower, word);
+    if (!named && points === 0) return 0;
+    sum += (named ? 10 : 0) + (whole ? 20 : 0) + points;
   }
-  return sum + (section.address.startsWith("glossary") ? 5 : 0);
+  return sum + (address.startsWith("glossary") ? 5 : 0);
 }
 
 async function search() {
@@ -91,20 +98,27 @@ async function search() {
   document.getElementById("hits").replaceChildren(...hits.slice(0, MOST).map(([, section]) => result(section, wanted)));
 }
 
+// A result is in the language of the page, and so is its excerpt.
 function result(section, wanted) {
+  const { page, heading, text } = inChinese() ? section.zh : section.en;
   const link = element("a", "hit", "");
   link.href = root.dataset.top + section.address;
-  link.append(element("b", "", inChinese() ? section.headingZh : section.heading));
-  link.append(element("small", "", inChinese() ? section.pageZh : section.page));
-  const text = element("span", "excerpt", "");
-  const first = Math.max(0, section.text.toLowerCase().indexOf(wanted[0]) - 60);
-  const excerpt = (first ? "… " : "") + section.text.slice(first, first + 180);
-  const either = new RegExp(`(${wanted.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")})`, "i");
-  for (const piece of excerpt.split(either)) {
-    text.append(wanted.includes(piece.toLowerCase()) ? element("mark", "", piece) : piece);
-  }
-  link.append(text);
+  link.append(element("b", "", heading), element("small", "", page));
+  const seen = `${section.en.name} ${heading} ${text}`.toLowerCase();
+  const untranslated = inChinese() && !wanted.some((word) => seen.includes(word));
+  link.append(untranslated ? element("span", "excerpt", say("english-text")) : excerpt(text, wanted));
   return link;
+}
+
+function excerpt(text, wanted) {
+  const made = element("span", "excerpt", "");
+  const first = Math.max(0, text.toLowerCase().indexOf(wanted[0]) - 60);
+  const piece = (first ? "… " : "") + text.slice(first, first + 180);
+  const either = new RegExp(`(${wanted.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")})`, "i");
+  for (const part of piece.split(either)) {
+    made.append(wanted.includes(part.toLowerCase()) ? element("mark", "", part) : part);
+  }
+  return made;
 }
 
 function element(tag, kind, text) {
@@ -146,5 +160,5 @@ document.addEventListener("DOMContentLoaded", () => {
     walk(event);
   });
   document.addEventListener("click", (event) => { if (!event.target.closest("#search")) close(); });
-  document.querySelector("#pages [aria-current]")?.scrollIntoView({ block: "nearest" });
+  showWhereYouAre();
 });

@@ -48,6 +48,25 @@ def test_outputs_belong_to_the_package_that_computed_them(page, monkeypatch):
     assert execute.key_of(page) != before
 
 
+@pytest.mark.parametrize(
+    ("source", "depends"),
+    [
+        ("from mine import zero", True),
+        ("from mine.zero import step", True),
+        ("    import mine", True),
+        ("mine = 3", False),
+        ("from mines import zero", False),
+    ],
+)
+def test_outputs_belong_to_the_answers_that_a_page_imports(page, monkeypatch, tmp_path, source, depends):
+    page.cells[3].source = source
+    before = execute.key_of(page)
+    other = tmp_path / "own.json"
+    other.write_text("other answers")
+    monkeypatch.setattr(execute.stand_ins, "path_of", lambda: other)
+    assert (execute.key_of(page) != before) == depends
+
+
 def test_a_page_finds_our_commands_and_shows_no_local_folder(page, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     page.cells[1].source = f"x = 20\n!command -v shardlab\nprint('{execute.ROOT}/labs')"

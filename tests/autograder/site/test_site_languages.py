@@ -79,6 +79,20 @@ def test_every_folded_question_of_a_week_has_its_chinese():
     assert [question for question in folded_questions() if languages.prompt_in_chinese(question) is None] == []
 
 
+GOAL = re.compile(r"^- \[ \] (.+?)(?=\n\n|\n- |\Z)", re.DOTALL | re.MULTILINE)
+ASKED = re.compile(r"^(After this (?:week|page) you can|\*\*Before you start\*\*.*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("week", WEEKS)
+def test_every_goal_of_a_week_has_its_chinese(week):
+    goals = GOAL.findall(MARKDOWN[week][0])
+    assert len(goals) == 3
+    for goal in goals + ASKED.findall(MARKDOWN[week][0]):
+        chinese = languages.prompt_in_chinese(goal.replace("**", ""))
+        assert chinese is not None, f'add a line for "{goal}" to prompts.toml'
+        assert chinese.startswith("**") or goal not in goals, f"{goal}: the verb is bold in Chinese, too"
+
+
 def test_no_line_is_left_of_a_prompt_that_is_gone():
     every = " ".join(re.sub(r"[`*]", "", text) for week in WEEKS for text in MARKDOWN[week])
     written = languages.heading_key(" ".join(every.split()))[1]
@@ -204,6 +218,22 @@ def test_a_prompt_has_two_languages_with_its_numbers(links):
     )
     assert [one.text for one in soup.select(".zh")] == ["约 7 行。", "提示 2：下标"]
     assert [one.text for one in soup.select(".en")] == ["About 7 lines.", "Hint 2: the index"]
+
+
+def test_a_goal_has_two_languages_with_its_bold_verb(links):
+    soup = html("- [ ] **build** GPipe and 1F1B as data,\n  and run them on real ranks;\n- [ ] another\n", links)
+    assert [one.strong.text for one in soup.select("li > span")] == ["build", "搭建"]
+    assert soup.find(class_="zh").text.startswith("搭建 GPipe") and soup.find_all("li")[1].text == "another"
+
+
+MARKS = {"`a < b`": "<code>a &lt; b</code>", "*x*": "<em>x</em>", "**x**": "<strong>x</strong>", "x": "x"}
+
+
+@pytest.mark.parametrize("marked", MARKS)
+@pytest.mark.parametrize("around", ["Why {}?", "{}", "Why\n{} and {}?", " {}, <code>y</code> "])
+def test_a_folded_question_shows_its_marks_as_html(marked, around, links):
+    rendered = Prose(PAGE, links).html(f"<details><summary>{around.replace('{}', marked)}</summary>\n\nno\n</details>")
+    assert around.replace("{}", MARKS[marked]).strip() in rendered
 
 
 def test_a_folded_answer_keeps_its_markdown(links):

@@ -8,7 +8,10 @@ from bs4 import BeautifulSoup
 from nbformat import from_dict, v4
 from shardlab.figures.page import caption
 
+from autograder.site.languages import say
 from autograder.site.outputs import WIDGETS, outputs_html
+from autograder.site.pages import Page
+from autograder.site.search import sections_of
 from autograder.site.shown import shown, solution_lines
 
 # ---- A reader sees no solution, no verdict, and no output before the prediction --------------------------------------
@@ -105,6 +108,7 @@ def test_what_must_not_be_seen_is_what_the_students_page_has_not():
 
 PNG = base64.b64encode(b"a picture").decode()
 SENTENCE = "In words: rank 0 waits, <3."
+CAPTION = nbformat.new_output("display_data", data={"text/html": "<p>In words</p>", "text/plain": SENTENCE})
 
 
 def figure(**metadata):
@@ -132,11 +136,18 @@ def test_a_figure_is_a_file_and_its_sentence_stands_below_it_once(folded):
     soup, kept = html_of(figure(alt=SENTENCE, width=300), below, printed("and more\n"), below)
     assert kept == [b"a picture"]
     assert dict(soup.img.attrs) == {
-        "class": ["figure"], "alt": SENTENCE, "width": "300", "src": "pictures/1.png", "loading": "lazy"
+        "class": ["figure"], "alt": SENTENCE, "width": "300", "style": "--width: 300px", "src": "pictures/1.png",
+        "loading": "lazy",
     }  # fmt: skip
     assert soup.pre.text == "and more" and len(soup.find_all(class_="output")) == 2
     assert bool(soup.select("figcaption details summary")) == folded
     assert SENTENCE.removeprefix("In words: ") in soup.figcaption.text
+
+
+def test_only_the_sentence_below_a_figure_is_its_caption():
+    soup, _ = html_of(figure(alt=SENTENCE), CAPTION, figure(alt=SENTENCE), CAPTION, CAPTION)
+    assert [one.text for one in soup.find_all("figcaption")] == [SENTENCE] * 2
+    assert [one.text for one in soup.find_all("p")] == ["In words"]  # the last is no caption: it follows no figure
 
 
 def test_a_figure_without_words_is_refused():
@@ -167,3 +178,11 @@ def test_what_has_sliders_shows_where_they_begin():
 def test_what_no_page_shows_is_refused():
     with pytest.raises(ValueError, match="shows no output of type application/pdf"):
         html_of(nbformat.new_output("display_data", data={"application/pdf": ""}))
+
+
+def test_a_section_of_the_index_keeps_the_languages_apart():
+    body = f"<h1>{say('week', number=1)}</h1><p>Some <b>prose</b>.</p>\n<ul><li>{say('check')}</li></ul><pre>code</pre>"
+    [section] = sections_of(Page("a.html", "a", "A", say("week", number=1), body, "week"))
+    assert section.page == section.heading == ("week 1", "第 1 周")
+    assert section.text[0] == "Some prose. Check: in the notebook, this runs your answer"
+    assert section.text[1] == "检查：在 notebook 中会运行你的答案"
