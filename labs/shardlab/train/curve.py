@@ -11,7 +11,7 @@ def draw_log(folder: Path, picture: Path) -> str:
     """Draw the losses in a folder's log; returns a description of the figure, or that there is nothing to draw."""
     from matplotlib.figure import Figure
 
-    from shardlab.figures.loss import draw_losses
+    from shardlab.figures.training import draw_losses
 
     runs = runs_of(folder)
     if not runs:

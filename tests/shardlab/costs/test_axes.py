@@ -37,7 +37,7 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.models.model import num_parameters
 from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.planner import plan, seconds_of
-from shardlab.figures.overlap import draw_overlap
+from shardlab.figures.training import draw_overlap
 
 # ---- Expert formulas compared with numbers that were drawn, published, or measured on ranks --------------------------
 

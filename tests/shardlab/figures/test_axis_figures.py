@@ -16,8 +16,8 @@ from shardlab.figures import (
     draw_visits,
     new_axes,
 )
-from shardlab.figures.pair import BACKWARD, FORWARD, draw_pair, pair_pieces
 from shardlab.figures.palette import PALETTE
+from shardlab.figures.timeline import BACKWARD, FORWARD, draw_pair, pair_pieces
 
 # ---- The square of a causal mask: owners of blocks, their step, and the amount of work -------------------------------
 

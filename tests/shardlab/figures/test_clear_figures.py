@@ -6,8 +6,8 @@ import pytest
 from matplotlib.colors import to_hex
 from shardlab import figures
 from shardlab.costs import traffic
-from shardlab.figures.controls import CONTROL_WIDTH, fit_names
 from shardlab.figures.palette import PALETTE, ink, luminance
+from shardlab.figures.widgets import CONTROL_WIDTH, fit_names
 from shardlab.pipeline_parallel import builders
 
 ALPHA, BETA = 4e-5, 5e-10

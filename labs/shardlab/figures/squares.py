@@ -1,8 +1,9 @@
-"""The square of queries and keys under a causal mask: which rank computes which block in which step of a ring."""
+"""Squares of cells: the blocks of a causal mask by rank, dropout masks, and the rows of an all-to-all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -124,3 +125,109 @@ def _work_bar(ax: Axes, rank: int, work: float, most: float, num: int, num_ranks
     ax.add_patch(Rectangle((left, top), length, 0.6 * height, facecolor=colour, edgecolor=PALETTE["parameters"]))
     ax.text(left - 0.1, top + 0.3 * height, f"{rank}", ha="right", va="center", fontsize=8)
     ax.text(left + length + 0.1, top + 0.3 * height, f"{work:g}", ha="left", va="center", fontsize=8)
+
+
+Mask = Sequence[Sequence[bool]]
+MOST_CELLS = 2000
+
+
+def draw_masks(ax: Axes, masks: Mapping[str, Mask], *, title: str) -> str:
+    """Draw each mask as a grid: a kept number is a filled cell, a dropped number an empty cell with a cross.
+
+    masks: label -> rows of flags, true for kept numbers. Returns the sentence, which names equal masks.
+    Raises ValueError for no masks, an empty or ragged mask, or too many cells to read.
+    """
+    sizes = {label: (len(rows), len(rows[0]) if rows else 0) for label, rows in masks.items()}
+    if not masks or any(len({len(row) for row in rows}) != 1 or not rows[0] for rows in masks.values()):
+        raise ValueError("give at least one mask, each with rows of one length")
+    if sum(rows * columns for rows, columns in sizes.values()) > MOST_CELLS:
+        raise ValueError(f"masks of {list(sizes.values())} cannot be read: draw at most {MOST_CELLS} cells in all")
+    left = 0.0
+    for label, rows in masks.items():
+        for y, row in enumerate(rows):
+            for x, kept in enumerate(row):
+                _draw_cell(ax, left + x, y, kept=bool(kept))
+        ax.text(left + len(rows[0]) / 2, -0.5, label, ha="center", va="bottom", fontsize=9)
+        left += len(rows[0]) + 1.5
+    ax.set_xlim(-0.2, left - 1.3)
+    ax.set_ylim(max(rows for rows, _ in sizes.values()) + 0.2, -1.6)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    ax.set_title(title, loc="left", fontsize=10)
+    return _sentence(masks, title)
+
+
+def _draw_cell(ax: Axes, x: float, y: float, *, kept: bool) -> None:
+    fill = PALETTE["forward"] if kept else "white"
+    ax.add_patch(Rectangle((x, y), 1, 1, facecolor=fill, edgecolor=PALETTE["parameters"], linewidth=0.6))
+    if not kept:
+        ax.plot([x + 0.25, x + 0.75], [y + 0.25, y + 0.75], color="black", linewidth=0.9)
+        ax.plot([x + 0.25, x + 0.75], [y + 0.75, y + 0.25], color="black", linewidth=0.9)
+
+
+def _sentence(masks: Mapping[str, Mask], title: str) -> str:
+    plain = {label: [[bool(kept) for kept in row] for row in rows] for label, rows in masks.items()}
+    dropped = [f"{label} drops {sum(not kept for row in rows for kept in row)}" for label, rows in plain.items()]
+    equal = [f"{a} and {b}" for a, b in combinations(plain, 2) if plain[a] == plain[b]]
+    return f"In words: {title}. {', '.join(dropped)}. Equal masks: {', '.join(equal) or 'none'}."
+
+
+MOST_RANKS = 16
+
+
+def draw_exchange(ax: Axes, rows: Sequence[Sequence[int]], *, title: str = "") -> str:
+    """Draw a cell for each pair of ranks (sources down, targets across, darker for more rows), and bars of arrivals.
+
+    rows[source][target]: number of rows sent; the framed diagonal is local. Returns the sentence.
+    Raises ValueError for a table that is not square, has negative counts or no rows, or has too many ranks to read.
+    """
+    num = len(rows)
+    if not 0 < num <= MOST_RANKS or any(len(mine) != num or min(mine) < 0 for mine in rows):
+        raise ValueError(f"give a row of {num} counts, 0 or more, for each of 1 to {MOST_RANKS} ranks")
+    arrive = [sum(mine[target] for mine in rows) for target in range(num)]
+    if not sum(arrive):
+        raise ValueError("no rows are sent: give at least one")
+    scale, most = colormaps["cividis"].reversed(), max(map(max, rows))
+    for source, mine in enumerate(rows):
+        for target, count in enumerate(mine):
+            _cell(ax, source, target, count, to_hex(scale(count / most)), num)
+        ax.text(-0.15, source + 0.5, f"rank {source}", ha="right", va="center", fontsize=8)
+    for target, count in enumerate(arrive):
+        height = 0.28 * num * count / max(arrive)
+        ax.add_patch(Rectangle((target + 0.15, num + 0.5), 0.7, height, facecolor=PALETTE["communication"]))
+        ax.text(target + 0.5, num + 0.25, str(target), ha="center", va="center", fontsize=8)
+        ax.text(target + 0.5, num + 0.6 + height, str(count), ha="center", va="top", fontsize=_count_size(num))
+    ax.text(-0.15, num + 0.25, "to rank", ha="right", va="center", fontsize=8)
+    ax.text(-0.15, num + 0.85, "rows that\narrive", ha="right", va="top", fontsize=8)
+    ax.set_xlim(-1.2 - 0.1 * num, num + 0.2)
+    ax.set_ylim(1.28 * num + 1.0, -0.1)
+    ax.set_axis_off()
+    ratio = max(arrive) * num / sum(arrive)
+    ax.set_title(title or f"Fullest rank: {ratio:.2f} times the mean", loc="left", fontsize=10)
+    stay = sum(rows[rank][rank] for rank in range(num)) / sum(arrive)
+    return (
+        f"In words: {sum(arrive)} rows among {num} ranks, {stay:.0%} of them stay local. Ranks receive "
+        f"{', '.join(map(str, arrive))}. Fullest over mean: {ratio:.4g}."
+    )
+
+
+def _count_size(num: int) -> float:
+    return 8 if num <= 8 else 7
+
+
+def _cell(ax: Axes, source: int, target: int, count: int, colour: str, num: int) -> None:
+    """One pair of ranks; local rows have a frame."""
+    own = source == target
+    edge, width = (PALETTE["backward"], 1.6) if own else ("white", 0.8)
+    inset = 0.04 if own else 0.0
+    place, length = (target + inset, source + inset), 1 - 2 * inset
+    ax.add_patch(Rectangle(place, length, length, facecolor=colour, edgecolor=edge, linewidth=width))
+    ax.text(
+        target + 0.5,
+        source + 0.5,
+        str(count),
+        ha="center",
+        va="center",
+        fontsize=_count_size(num),
+        color=text_colour(colour),
+    )
