@@ -1,7 +1,7 @@
 """The device on which router loads are counted."""
 
 import torch
-from shardlab.hybrid.balance import forget_loads
+from shardlab.hybrid.sums import forget_loads
 from shardlab.model.moe import MoE
 
 from tests.shardlab.hybrid.five_axes import EXPERTS

@@ -3,8 +3,7 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from shardlab.hybrid.places import fragments, rectangles
-from shardlab.hybrid.placing import cut_place
+from shardlab.hybrid.places import cut_place, fragments, rectangles
 from shardlab.tensor_parallel.cut import Cut
 
 shapes = st.lists(st.integers(1, 4), min_size=0, max_size=3).map(tuple)

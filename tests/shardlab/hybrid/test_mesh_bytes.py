@@ -12,7 +12,7 @@ from shardlab import meter
 from shardlab.context_parallel import Gathered, Ring, Ulysses
 from shardlab.costs.context import ContextWay
 from shardlab.hybrid import Settings, layers_of, sent_by_axis
-from shardlab.hybrid.traffic import names
+from shardlab.hybrid.groups import names
 from shardlab.mesh import Mesh
 from shardlab.meter.held import storage_bytes
 from shardlab.model.router import Choice

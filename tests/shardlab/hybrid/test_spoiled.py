@@ -5,7 +5,7 @@ import math
 import pytest
 import shardlab
 import torch
-from shardlab.hybrid.clipping import NotFinite
+from shardlab.hybrid.sums import NotFinite
 from shardlab.train.hook import Hook
 from shardlab.train.loop import train
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardlab.mesh.axes import Mesh
 from shardlab.model.text import read_text
-from shardlab.train.order import COURSE, Text, rows_of_replica, sequence_numbers, text_of
+from shardlab.train.by_step import COURSE, Text, rows_of_replica, sequence_numbers, text_of
 
 from tests.shardlab.train.small import recipe
 

@@ -2,7 +2,7 @@
 
 import time
 
-from shardlab.train.events import EventWriter
+from shardlab.train.logs import EventWriter
 
 # tensorboard 2.20: RecordWriter on Event(wall_time=1.5, step=300, summary=[loss 2.25, rate -1e-3])
 THEIRS = (

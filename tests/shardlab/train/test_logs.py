@@ -11,8 +11,7 @@ from shardlab.costs.models.flops import model_flops_per_token
 from shardlab.costs.models.model import num_parameters
 from shardlab.figures import draw_losses
 from shardlab.train import LoggedStep, build, read_log
-from shardlab.train.curve import runs_of
-from shardlab.train.logs import FILE, Logs, entries
+from shardlab.train.logs import FILE, Logs, entries, runs_of
 from shardlab.train.loop import Training
 from shardlab.train.measure import mfu, peak_flops
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 import shardlab
+from shardlab.train.heartbeat import LOOKS, Lookout, slowest
 from shardlab.train.hook import Hook
 from shardlab.train.loop import train
-from shardlab.train.straggler import LOOKS, Lookout, slowest
 
 from tests.shardlab.train.small import recipe
 

@@ -12,11 +12,10 @@ import psutil
 import pytest
 from shardlab.mesh import Mesh
 from shardlab.train import read_log
-from shardlab.train.goodput import goodput
 from shardlab.train.heartbeat import Beat, beating, beats, birth_of
 from shardlab.train.planned import to_toml
 from shardlab.train.program import LOST, smaller
-from shardlab.train.survival import find_lost, observed
+from shardlab.train.survival import find_lost, goodput, observed
 
 from tests.shardlab.train.small import recipe
 

@@ -1,21 +1,26 @@
-"""Which sequences a step sees: a function of seed and step only, so the mesh and resuming cannot change it.
+"""What a step uses is a function of its number, so that a resumed run continues as if it had never stopped.
 
-The text is split into windows of S tokens; an epoch is a shuffle of them, drawn from seed and epoch. Position p of the
-endless list of epochs is row p % batch of step p // batch. A checkpoint needs to store no position except its step.
+Sequences: the text is split into windows of S tokens; an epoch is a shuffle of them, drawn from seed and epoch.
+Position p of the endless list of epochs is row p % batch of step p // batch, on any mesh. Dropout: every generator is
+reseeded at each step from its initial seed and the step number. A checkpoint stores neither position nor generators.
 """
 
 from __future__ import annotations
 
 import zlib
 from functools import lru_cache
+from math import cos, pi
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from shardlab.hybrid.mesh_trainer import MeshTrainer
 from shardlab.mesh.axes import Mesh
+from shardlab.model.dropout import generators_of
 from shardlab.model.text import read_text
 from shardlab.train.recipe import Recipe
+from shardlab.train.sections import Rate
 
 COURSE = Path(__file__).parents[3] / "docs"  # the course's own pages
 
@@ -68,3 +73,30 @@ def rows_of_replica(batch: int, microbatches: int, mesh: Mesh, replica: int) -> 
 def _shuffled(seed: int, epoch: int, num_sequences: int) -> list[int]:
     generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {epoch}".encode()))
     return torch.randperm(num_sequences, generator=generator).tolist()
+
+
+def rate_at(step: int, rate: Rate, steps: int) -> float:
+    """The learning rate of step number `step`, counted from 0, in a run of `steps` steps.
+
+    Warm-up: peak * (step + 1) / warmup. Then peak, or peak * (floor + (1 - floor) * (1 + cos(pi * t)) / 2), where t
+    goes from 0 to 1 over the remaining steps (SGDR, arXiv 1608.03983, equation 5, with one period).
+    """
+    if step < rate.warmup:
+        return rate.peak * (step + 1) / rate.warmup
+    if rate.shape == "constant":
+        return rate.peak
+    done = min(1.0, (step - rate.warmup) / max(1, steps - rate.warmup))
+    return rate.peak * (rate.floor + (1 - rate.floor) * (1 + cos(pi * done)) / 2)
+
+
+class Dropouts:
+    """The generators of a trainer's dropout layers on this rank."""
+
+    def __init__(self, trainer: MeshTrainer) -> None:
+        found = {id(one): one for part in trainer.parts.values() for one in generators_of(part)}
+        self._begins: list[tuple[torch.Generator, int]] = [(one, one.initial_seed()) for one in found.values()]
+
+    def begin(self, step: int) -> None:
+        """Reseed for a step; ranks whose generators had the same initial seed draw the same masks in every step."""
+        for generator, seed in self._begins:
+            generator.manual_seed(zlib.crc32(f"{seed} {step}".encode()))
