@@ -4,7 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from shardlab.costs.clock.efficiency import FITTED
+from shardlab.costs.clock.setup import FITTED
 from shardlab.costs.uncertainty import covered_share, error_factor, held_out_coverage, held_out_residuals
 from shardlab.costs.validation.fitting import GUESSED
 from shardlab.costs.validation.validate import (

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from shardlab.costs.axis_traffic import gradient_bytes
-from shardlab.costs.clock.messages import data_seconds, gradient_rounds
+from shardlab.costs.clock.parts import data_seconds, gradient_rounds
 from shardlab.costs.clock.setup import Setup
+from shardlab.costs.failures import long_run
 from shardlab.costs.hardware import ACCELERATORS, GIB, with_network
 from shardlab.costs.layout import Layout, check_layout
 from shardlab.costs.memory.stage import in_flight_layers, layer_activation_bytes, peak_memory
 from shardlab.costs.memory.states import held_parameters, state_bytes
 from shardlab.costs.models.zoo import ZOO
-from shardlab.costs.planning.long_run import long_run
 from shardlab.costs.planning.planner import memory_of, seconds_of, usable_bytes
 from shardlab.costs.uncertainty import step_interval, trained_here_residuals
 

@@ -1,5 +1,6 @@
 """The interval around a predicted step: computed by hand in small cases, and its coverage on published runs."""
 
+import json
 import math
 import subprocess
 import sys
@@ -13,8 +14,7 @@ from shardlab.costs.uncertainty import (
     held_out_residuals,
     step_interval,
 )
-from shardlab.costs.validation.fitting import predict
-from shardlab.costs.validation.residuals import residuals_of, write_residuals
+from shardlab.costs.validation.fitting import predict, residuals_of, write_residuals
 from shardlab.costs.validation.validate import fitted_model, measured_runs
 
 LN2, LN3 = math.log(2), math.log(3)
@@ -72,9 +72,11 @@ def test_the_stored_residuals_are_of_the_runs_with_a_time(tmp_path):
     assert {family: len(them) for family, them in residuals_of(runs, predict).items()} == {
         family: len(them) for family, them in held_out_residuals().items()
     }
-    write_residuals(runs[:2], predict, tmp_path / "two.csv")
-    lines = (tmp_path / "two.csv").read_text().splitlines()
-    assert lines[0] == "source,id,log_ratio" and lines[1].startswith(f"{runs[0].family},{runs[0].id},") and lines[2:]
+    write_residuals(runs[:2], predict, tmp_path / "two.json")
+    written = json.loads((tmp_path / "two.json").read_text())
+    assert written == {
+        runs[0].family: {run.id: round(math.log(run.step_seconds / predict(run)), 4) for run in runs[:2]}
+    }
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from setuptools import find_packages
-from shardlab.costs.memory.outside import FRAGMENTS
+from shardlab.costs.memory.frameworks import FRAGMENTS
 from shardlab.costs.validation import memory_validate
 from shardlab.costs.validation.memory_validate import (
     BARS,
@@ -143,12 +143,12 @@ def test_a_wheel_takes_every_data_file():
     patterns = setuptools["package-data"]["shardlab.costs"]
     assert "shardlab.costs" in find_packages(ROOT / "labs")  # as in setup.py
     files = [path.relative_to(DATA.parent).as_posix() for path in DATA.iterdir()]
-    assert {"data/published_runs.csv", "data/single_node_a100_steps.csv", "data/README.md"} <= set(files)
+    assert {"data/published_runs.csv", "data/held_out_residuals.json", "data/README.md"} <= set(files)
     assert [file for file in files if not any(fnmatch(file, pattern) for pattern in patterns)] == []
 
 
 def test_the_readme_names_files_and_sources():
     text = (DATA / "README.md").read_text()
-    assert [path.name for path in DATA.glob("*.csv") if f"`{path.name}`" not in text] == []
+    assert [path.name for path in DATA.glob("*.[cj]s*") if f"`{path.name}`" not in text] == []
     families = {row["id"].split("-")[0] for row in read_rows(RUNS)}
     assert [family for family in sorted(families) if f"`{family}`" not in text] == []

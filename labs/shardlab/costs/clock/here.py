@@ -10,9 +10,16 @@ from itertools import pairwise
 from shardlab.costs.axis_traffic import activation_bytes_of, gathers_of, pp_boundary_bytes, reductions_of
 from shardlab.costs.clock.calibrated import FP32, adam_step_seconds, matmul_seconds, moved_seconds
 from shardlab.costs.clock.calibration import Calibration, Together
-from shardlab.costs.clock.kernels import NOTHING, LayerSeconds, Passes, elementwise_bytes, tokens_of, total
+from shardlab.costs.clock.kernels import (
+    NOTHING,
+    LayerSeconds,
+    Passes,
+    elementwise_bytes,
+    tokens_of,
+    total,
+    with_recomputation,
+)
 from shardlab.costs.clock.parts import Parts
-from shardlab.costs.clock.recomputation import with_recomputation
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout

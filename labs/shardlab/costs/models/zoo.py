@@ -1,7 +1,9 @@
-"""The course's models by name, with the source of each one's sizes."""
+"""The course's models by name, with the source of each one's sizes; or a JSON file with the fields of `Transformer`."""
 
-from dataclasses import replace
+import json
+from dataclasses import MISSING, Field, fields, replace
 from functools import partial
+from pathlib import Path
 
 from shardlab.costs.models.model import Latent, Transformer
 from shardlab.meant import instead
@@ -139,3 +141,84 @@ def find_model(name: str, *, sequence: int | None = None) -> Transformer:
     if sequence < 1:
         raise ValueError(f"a sequence of {sequence} tokens cannot be trained on: use 1 or more")
     return replace(model, sequence=sequence)
+
+
+LONGEST = 1_000_000  # characters in a file; a model has about 20 numbers
+OF_EXPERTS = ("active_experts", "expert_ffn", "shared_experts", "dense_layers")
+WANTED: dict[object, tuple[str, type]] = {
+    str: ("text", str),
+    bool: ("true or false", bool),
+    int: ("a whole number", int),
+}
+
+
+def load_model(name_or_file: str) -> Transformer:
+    """The model with that name or in that file. Raises ValueError for unknown, missing, duplicate or invalid fields."""
+    path = Path(name_or_file)
+    if path.suffix != ".json":
+        return find_model(name_or_file)
+    try:
+        given = _read(path)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise ValueError(f'{path} is not a JSON object: write {{"layers": 32, "hidden": 4096, ...}}')
+    return model_from({"name": path.stem, **given})
+
+
+def model_from(given: dict) -> Transformer:
+    """A model from plain fields. Raises one ValueError that names every missing, unknown and invalid field."""
+    wrong = _wrong(given, fields(Transformer), "a model", frozenset({"latent"}))
+    latent = given.get("latent")
+    if isinstance(latent, dict):
+        wrong += _wrong(latent, fields(Latent), "latent")
+    elif latent is not None:
+        wrong.append(f"latent = {latent!r} is not an object: give {{{_names(fields(Latent))}}}")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    if isinstance(latent, dict):
+        given = given | {"latent": Latent(**latent)}
+    model = Transformer(**given)
+    if not model.experts and (alone := [name for name in OF_EXPERTS if getattr(model, name)]):
+        raise ValueError(f"{', '.join(alone)} without experts: give their number, or 0 for {', '.join(alone)}")
+    if 0 < model.positions < model.sequence:
+        raise ValueError(
+            f"{model.positions} learned positions for a sequence of {model.sequence}: use at least as many, or 0"
+        )
+    return model
+
+
+def _read(path: Path) -> object:
+    """Parse the file's JSON. Raises ValueError for a duplicate field and for a file too long to be a model."""
+    with path.open() as file:
+        text = file.read(LONGEST + 1)
+    if len(text) > LONGEST:
+        raise ValueError(f"it is longer than {LONGEST} characters: give only the sizes of a model")
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [name for name, _ in pairs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{', '.join(twice)} is given more than once: keep one")
+    return dict(pairs)
+
+
+def _wrong(given: dict, wanted: tuple[Field, ...], what: str, also: frozenset[str] = frozenset()) -> list[str]:
+    """A sentence for each kind of error; `also`: fields that are checked elsewhere."""
+    known = {field.name: field for field in wanted}
+    wrong = []
+    if unknown := sorted(set(given) - set(known)):
+        wrong.append(f"{what} has no {', '.join(unknown)}: {what} has the fields {_names(wanted)}")
+    if missing := [name for name, field in known.items() if field.default is MISSING and name not in given]:
+        wrong.append(f"{what} is missing {', '.join(missing)}: give whole numbers")
+    for name in sorted(set(given) & set(known) - also):
+        expected, kind = WANTED[known[name].type]
+        value = given[name]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            wrong.append(f"{name} = {value!r} is not {expected}: give one")
+    return wrong
+
+
+def _names(wanted: tuple[Field, ...]) -> str:
+    return ", ".join(field.name for field in wanted)

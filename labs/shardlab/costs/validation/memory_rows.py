@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory.frameworks import (
     DEEPSPEED,
+    FRAGMENTS,
     MEGATRON,
     NANOTRON,
     TORCHTITAN,
     TORCHTITAN_FUSED,
+    Counted,
     Framework,
+    outside_bytes,
 )
-from shardlab.costs.memory.outside import FRAGMENTS, Counted, outside_bytes
 from shardlab.costs.memory.stage import memory_of_stage, peak_memory
 from shardlab.costs.models.model import Transformer, attention_matrix_parameters, mlp_matrix_parameters
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from shardlab.costs.models.flops import hardware_flops_per_token
 from shardlab.costs.uncertainty import COVERAGE, covered_share, error_factor, held_out_coverage
-from shardlab.costs.validation.fitting import fit, predict
+from shardlab.costs.validation.fitting import Predict, fit, predict, residuals_of
 from shardlab.costs.validation.memory_validate import memory_runs
 from shardlab.costs.validation.memory_validate import table as memory_table
 from shardlab.costs.validation.published import Run, read_runs
 from shardlab.costs.validation.ranking import bootstrap_interval, choices, choices_by_group
-from shardlab.costs.validation.residuals import Predict, residuals_of
 
 SUBSETS: dict[str, Callable[[Run], bool]] = {
     "16-bit runs with tensor or pipeline parallelism": lambda run: (

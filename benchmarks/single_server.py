@@ -1,8 +1,8 @@
-"""Errors of the time model on one server: `python -m shardlab.costs.validation.validate_single_node`.
+"""Errors of the time model on one server: `python -m benchmarks.single_server`.
 
 861 steps of small GPTs on 2, 4 and 8 A100s, measured with Megatron-DeepSpeed for vTrain (arXiv 2312.12391;
 VIA-Research/vTrain, data/ground_truth_single.csv). No constant is fitted on them, except the launch time of a layer's
-kernels, which `efficiency.LAUNCH_SECONDS` takes from the fastest. The simplest baseline is shown as well: one
+kernels, which `setup.LAUNCH_SECONDS` takes from the fastest. The simplest baseline is shown as well: one
 hardware-FLOP utilization, the median over all rows of the other families.
 """
 
@@ -27,7 +27,7 @@ from shardlab.costs.validation.validate import (
     uncertain_rank,
 )
 
-STEPS = Path(__file__).parents[1] / "data" / "single_node_a100_steps.csv"
+STEPS = Path(__file__).parent / "results" / "single_node_a100_steps.csv"
 COLUMNS = {
     "n_gpus": "# GPUs",
     "global_batch": "global batch",
