@@ -59,7 +59,7 @@ def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs)
 
 
 def test_rows_lie_on_lines_and_leave_no_fixed_cost_of_a_step(runs):
-    """As results/README.md says: a + b m in microbatches m. Without data and pipeline parallelism, a grows with layers."""
+    """As results/README.md says: a + b m in m microbatches. Without dp and pp, a grows with layers."""
     lines: dict[tuple, dict[int, float]] = {}
     for run in runs:
         if run.layout.dp == run.layout.pp == 1:

@@ -1,11 +1,14 @@
-"""The sequences of a step do not depend on the mesh, the ranks, or where a run started."""
+"""Sequences and learning rate of a step do not depend on the mesh, the ranks, or where a run started."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardlab.mesh.axes import Mesh
 from shardlab.model.text import read_text
+from shardlab.train import rate_at
 from shardlab.train.by_step import COURSE, Text, rows_of_replica, sequence_numbers, text_of
+from shardlab.train.sections import Rate
 
 from tests.shardlab.train.small import recipe
 
@@ -43,3 +46,24 @@ def test_the_text_is_the_courses_own_and_has_a_checksum():
     changed = text.tokens.clone()
     changed[1000] += 1
     assert Text(changed, 16).checksum != text.checksum
+
+
+def test_warm_up_then_half_a_cosine():
+    rate = Rate(peak=0.1, warmup=4, floor=0.2)
+    assert [round(rate_at(step, rate, 12), 6) for step in (0, 1, 3, 4)] == [0.025, 0.05, 0.1, 0.1]
+    assert rate_at(8, rate, 12) == pytest.approx(0.1 * 0.6)  # halfway
+    assert rate_at(12, rate, 12) == pytest.approx(0.02) == rate_at(50, rate, 12)
+
+
+def test_constant():
+    assert {rate_at(step, Rate(peak=0.1, shape="constant"), 5) for step in range(9)} == {0.1}
+
+
+def test_the_cosine_is_torchs():
+    rate, parameter = Rate(peak=0.3, floor=0.1), torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.3)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20, eta_min=0.03)
+    for step in range(20):
+        assert rate_at(step, rate, 20) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
+        optimizer.step()
+        theirs.step()
