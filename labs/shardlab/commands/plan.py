@@ -57,8 +57,7 @@ def plan(
         int, typer.Option("--pipeline-zero", min=0, max=2, help="Highest ZeRO stage to try with a pipeline.")
     ] = 2,
     schedule: Annotated[
-        list[str] | None,
-        typer.Option("--schedule", help="1f1b, gpipe, zero-bubble, zbv or dualpipe; repeatable."),
+        list[str] | None, typer.Option("--schedule", help="1f1b, gpipe, zero-bubble, zbv or dualpipe; repeatable.")
     ] = None,
     recompute: Annotated[
         list[str] | None,

@@ -25,14 +25,7 @@ from shardlab.figures.timeline_marks import (
     write_numbers,
 )
 from shardlab.pipeline_parallel.durations import Durations
-from shardlab.pipeline_parallel.schedule import (
-    Kind,
-    Overlap,
-    Schedule,
-    all_actions,
-    num_microbatches,
-    stages_of_rank,
-)
+from shardlab.pipeline_parallel.schedule import Kind, Overlap, Schedule, all_actions, num_microbatches, stages_of_rank
 from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
 
 MEANINGS = {Kind.F: "F: forward", Kind.I: "I: gradient of the input", Kind.W: "W: gradient of the weights"}

@@ -92,10 +92,7 @@ def _layer(
     """
     tokens, h, t = tokens_of(model, layout), model.hidden, layout.tp
     wide = 2 if model.gated else 1
-    shapes = [
-        (tokens, h, (model.query_width + 2 * model.kv_width) / t, 1.0),
-        (tokens, model.value_width / t, h, 1.0),
-    ]
+    shapes = [(tokens, h, (model.query_width + 2 * model.kv_width) / t, 1.0), (tokens, model.value_width / t, h, 1.0)]
     width = float(model.ffn)
     if experts:
         each, local = model.expert_ffn, model.experts / layout.ep

@@ -154,10 +154,7 @@ def _unfused_attention(model: Transformer, layout: Layout, speed: Speed) -> Pass
     scores = groups * s * s
     wide = product_seconds(speed, Product(s, s, head, groups))
     narrow = product_seconds(speed, Product(s, head, s, groups))
-    return Passes(
-        wide + narrow + 9 * scores / speed.memory,
-        wide + 3 * narrow + 11 * scores / speed.memory,
-    )
+    return Passes(wide + narrow + 9 * scores / speed.memory, wide + 3 * narrow + 11 * scores / speed.memory)
 
 
 def elementwise_bytes(model: Transformer, layout: Layout, width: float) -> float:

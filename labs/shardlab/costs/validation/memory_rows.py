@@ -59,11 +59,7 @@ def first_stage_of_nanotron(model: Transformer, layout: Layout) -> Transformer:
 
 
 def reported_bytes(
-    model: Transformer,
-    layout: Layout,
-    reported: Reported,
-    gradient_bytes: float,
-    fragments: float = FRAGMENTS,
+    model: Transformer, layout: Layout, reported: Reported, gradient_bytes: float, fragments: float = FRAGMENTS
 ) -> float:
     """The bytes that a source would have reported for this run."""
     kinds = {"gradient_bytes": gradient_bytes, "framework": reported.framework}
