@@ -13,12 +13,12 @@ from pathlib import Path
 from shardlab.costs.uncertainty import COVERAGE, step_interval
 from shardlab.costs.validation.predictions import predict_seconds
 from shardlab.costs.validation.published import Run, run_of
-from shardlab.costs.validation.ranking import choices
 from shardlab.costs.validation.validate import (
     RANK,
     REGRET,
     Errors,
     Predict,
+    choices,
     constant_utilisation,
     errors_of,
     held_out,

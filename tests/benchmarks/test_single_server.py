@@ -5,8 +5,7 @@ import statistics
 
 import pytest
 from shardlab.costs.validation.predictions import predict_seconds
-from shardlab.costs.validation.ranking import choices
-from shardlab.costs.validation.validate import RANK, REGRET, constant_utilisation, errors_of, held_out, table
+from shardlab.costs.validation.validate import RANK, REGRET, choices, constant_utilisation, errors_of, held_out, table
 
 from benchmarks.single_server import STEPS, covered, read_steps, report
 

@@ -34,20 +34,18 @@ from shardlab.costs.validation.memory_validate import (
 )
 from shardlab.costs.validation.predictions import predict_memory, predicted_rows
 from shardlab.costs.validation.published import RUNS, read_rows
-from shardlab.costs.validation.ranking import (
+from shardlab.costs.validation.validate import (
+    Errors,
     bootstrap_interval,
     choices,
     choices_by_group,
-    rank_correlation,
-    regret,
-    same_choice,
-)
-from shardlab.costs.validation.validate import (
-    Errors,
     constant_utilisation,
     errors_of,
     fitted_model,
     measured_runs,
+    rank_correlation,
+    regret,
+    same_choice,
     table,
 )
 
