@@ -174,8 +174,6 @@ QUICK: list[Check] = [
 ]
 
 
-__all__ = ["NOTE", "OK", "PROBLEM", "Finding", "examine"]
-
 ENTRY_POINTS = "shardlab.doctor"
 NUM_ELEMENTS = 1000  # float32, in the measured all-reduce
 
