@@ -56,10 +56,3 @@ def split_attention(
             )
         one.core = ContextParallelCore(layout, group, method, mask, agreed)  # type: ignore[assignment]
     return model
-
-
-def set_mask(model: nn.Module, mask: Mask) -> None:
-    """Set the mask of the next batch, such as its documents."""
-    for one in model.modules():
-        if isinstance(one, ContextParallelCore):
-            one.mask = mask

@@ -8,11 +8,10 @@ within one operator is not counted, and neither are gloo's buffers.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -67,24 +66,3 @@ def alive(known: Iterable[Tensor] = ()) -> Iterator[Alive]:
     with Alive(known) as watched:
         watched.look()
         yield watched
-
-
-def saved_bytes(function: Callable[..., Any], *inputs: Any, without: Iterable[Tensor] = ()) -> int:
-    """Bytes that autograd saves in a forward `function(*inputs)` for its backward: activations (激活值).
-
-    Each storage counts once; those of `without`, such as the parameters, do not count.
-    """
-    own = {tensor.untyped_storage()._cdata for tensor in without}
-    kept: dict[int, int] = {}
-    held = []  # keeps storages alive, because a freed storage's address would be reused
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in own:
-            held.append(storage)
-            kept[storage._cdata] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        function(*inputs)
-    return sum(kept.values())
