@@ -21,8 +21,7 @@ from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3
-from shardlab.meter.alive import alive
-from shardlab.meter.held import ModelStates, bytes_held
+from shardlab.meter.held import ModelStates, alive, bytes_held
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.text import batch_of
 

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.model.balance import updated_bias
 from shardlab.model.moe import MoE
+from shardlab.model.router import updated_bias
 from shardlab.pipeline_parallel.stages import ModuleStage
 
 

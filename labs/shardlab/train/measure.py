@@ -16,8 +16,7 @@ from shardlab.costs.models.model import Transformer
 from shardlab.hybrid.groups import WORLD
 from shardlab.hybrid.mesh_trainer import MeshTrainer, Step
 from shardlab.hybrid.traffic import names, sent_by_axis
-from shardlab.meter.alive import alive
-from shardlab.meter.held import storage_bytes
+from shardlab.meter.held import alive, storage_bytes
 from shardlab.meter.record import Bill, record
 from shardlab.pipeline_parallel.execution import measured
 from shardlab.pipeline_parallel.traces import to_trace

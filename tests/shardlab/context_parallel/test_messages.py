@@ -16,8 +16,7 @@ from shardlab.context_parallel.emulated import over_link
 from shardlab.context_parallel.gathered import Gathered
 from shardlab.context_parallel.mask import CAUSAL, Mask
 from shardlab.context_parallel.ring import Ring
-from shardlab.context_parallel.two_level import TwoLevel, two_level_groups
-from shardlab.context_parallel.ulysses import Ulysses
+from shardlab.context_parallel.ulysses import TwoLevel, Ulysses, two_level_groups
 from shardlab.costs.context import context_bytes
 
 BATCH, LENGTH, WIDTH = 2, 32, 8

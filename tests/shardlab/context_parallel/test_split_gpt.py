@@ -8,10 +8,16 @@ import torch
 import torch.distributed as dist
 from shardlab.context_parallel.balance import contiguous, striped, zigzag
 from shardlab.context_parallel.gathered import Gathered
-from shardlab.context_parallel.gpt import split_attention
 from shardlab.context_parallel.mask import CAUSAL, Mask
 from shardlab.context_parallel.ring import Ring
-from shardlab.context_parallel.training import IGNORED, next_tokens, split_batch, sum_gradients, valid_token_loss
+from shardlab.context_parallel.training import (
+    IGNORED,
+    next_tokens,
+    split_attention,
+    split_batch,
+    sum_gradients,
+    valid_token_loss,
+)
 from shardlab.context_parallel.ulysses import Ulysses
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.process_groups import create_process_groups

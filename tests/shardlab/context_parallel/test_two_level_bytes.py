@@ -13,7 +13,7 @@ import torch.distributed as dist
 from shardlab import meter
 from shardlab.context_parallel.attention import attend
 from shardlab.context_parallel.balance import zigzag
-from shardlab.context_parallel.two_level import TwoLevel, two_level_groups
+from shardlab.context_parallel.ulysses import TwoLevel, two_level_groups
 from shardlab.costs.context import two_level_context_bytes
 
 BATCH, TOKENS, WIDTH = 2, 16, 8  # tokens of a rank

@@ -12,8 +12,7 @@ from shardlab.data_parallel.peak import (
     predicted_peak,
     rule_of_thumb,
 )
-from shardlab.meter.alive import alive
-from shardlab.meter.saved import saved
+from shardlab.meter.held import alive, saved
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.text import read_text
 
