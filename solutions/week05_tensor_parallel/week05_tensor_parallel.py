@@ -301,29 +301,18 @@ for name, (operator, copies_in) in operators.items():
 #
 # ## 5 · Columns, then rows
 #
-# From here on f and g are `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`; they use your code once
-# your check passes. There are two biases. `up_bias` is split like the columns. And `down_bias`? By hand, with the
-# numbers of section 2 and `down_bias = [10 10]`: if each rank adds it to its part, the sum contains it twice, `[25
-# 40]` instead of `[15 30]`.
+# There are two biases. `up_bias` is split like the columns. And `down_bias`? By hand, with the numbers of section 2 and
+# `down_bias = [10 10]`: if each rank adds it to its part, the sum contains it twice, `[25 40]` instead of `[15 30]`.
 
 
 # %%
 from mine.tensor_parallel import SumOfAll, ToAll
 
 
-def copy_to_tp(x, *, group):  # f
-    return ToAll.apply(x, group)
-
-
-def reduce_from_tp(x, *, group):  # g
-    return SumOfAll.apply(x, group)
-
-
-# %%
 def bias_on_every_rank(x, up, down, bias):
     size, rank = dist.get_world_size(), dist.get_rank()
     part = torch.relu(x @ up.chunk(size, 1)[rank]) @ down.chunk(size, 0)[rank] + bias
-    return reduce_from_tp(part, group=None)
+    return SumOfAll.apply(part, None)
 
 
 torch.manual_seed(0)
@@ -346,12 +335,25 @@ for ranks in (1, 2, 4):
 #
 # **`mlp(x, up, up_bias, down, down_bias, *, group)`** returns `relu(x @ up + up_bias) @ down + down_bias`. `up`,
 # `up_bias` and `down` are this rank's parts; `x` and `down_bias` are replicated. Use one all-reduce forward and one
-# backward. *About 2 lines.*
+# backward. First give f and g Megatron's names: `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`
+# apply `ToAll` and `SumOfAll`. *About 4 lines.*
 #
 # The given `mlp_step` runs your `mlp` forward and backward.
 
 
 # %% exercise="week05.mlp"
+def copy_to_tp(x, *, group):  # f
+    ### BEGIN SOLUTION
+    return ToAll.apply(x, group)
+    ### END SOLUTION
+
+
+def reduce_from_tp(x, *, group):  # g
+    ### BEGIN SOLUTION
+    return SumOfAll.apply(x, group)
+    ### END SOLUTION
+
+
 def mlp(x, up, up_bias, down, down_bias, *, group):
     """relu(x @ up + up_bias) @ down + down_bias, the same on every rank. up, up_bias and down are this rank's parts."""
     ### BEGIN SOLUTION
@@ -534,6 +536,9 @@ for ranks in (2, 4):
 
 
 # %%
+from mine.tensor_parallel import copy_to_tp, reduce_from_tp
+
+
 class OwnNumbers:
     """Inside `with`, torch draws from this rank's own stream; outside, from the stream that all ranks share."""
 

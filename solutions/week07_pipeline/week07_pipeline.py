@@ -449,8 +449,7 @@ import re
 
 def parsed(schedule):
     """Given. Each rank's slots as (stage, letter, microbatch); an overlapped pair (week 13) becomes two."""
-    found = [re.findall(r"(\d+)([FBIW])(\d+)", " ".join(slots)) for slots in schedule]
-    return [[(int(stage), kind, int(m)) for stage, kind, m in slots] for slots in found]
+    return [[(int(s), k, int(m)) for s, k, m in re.findall(r"(\d+)([FBIW])(\d+)", " ".join(row))] for row in schedule]
 
 
 def owners(schedule):
@@ -460,10 +459,9 @@ def owners(schedule):
 
 def backward(kind, x, y, gradient, weights):
     """Given. Compute gradients. "B": all; "I": only that of x; "W": only those of the weights."""
-    if kind != "I":
-        torch.autograd.backward(y, gradient, inputs=weights if kind == "W" else None)
-    elif x is not None:
-        torch.autograd.backward(y, gradient, inputs=[x], retain_graph=True)
+    if kind != "I" or x is not None:
+        inputs = {"B": None, "I": [x], "W": weights}[kind]
+        torch.autograd.backward(y, gradient, inputs=inputs, retain_graph=kind == "I")
 
 
 # %% exercise="week07.pipeline-step"

@@ -284,19 +284,9 @@ check("week12.exchange", exchange_step, cases=cases)
 # to rank 0, and `0` to rank 1 (expert 2 is its first). The results come back in the same order of choices, `1 0 2 3`:
 # undo it, multiply by the weights, and sum each token's two results.
 #
-# The experts are given: `numbers[i]` is the number of the local expert that row i goes through.
-
-
-# %%
-def run_experts(rows, numbers, up, down):
-    """Returns gelu(row · up[e]) · down[e] for each row; up (own, h, f), down (own, f, h)."""
-    order = numbers.argsort(stable=True)
-    pieces = rows[order].split(torch.bincount(numbers, minlength=len(up)).tolist())
-    done = torch.cat([gelu(piece @ up[e]) @ down[e] for e, piece in enumerate(pieces)])
-    return done[order.argsort()]
-
-
-# %% [markdown]
+# **`run_experts(rows, numbers, up, down)`** sends each row through one of this rank's experts; `numbers[i]` says which.
+# Sort, split, compute, sort back, as in week 11. *4 lines.*
+#
 # **`expert_layer(x, experts, weights, up, down, *, group)`** returns each token's weighted sum, (T, h). `experts` and
 # `weights` are (T, k), with experts numbered across all ranks. Use your `exchange`: four all-to-alls of rows for
 # forward and backward, and a few numbers. T may be 0, and PyTorch cannot infer a −1 in a shape with 0 rows. *About 9
@@ -304,6 +294,16 @@ def run_experts(rows, numbers, up, down):
 
 
 # %% exercise="week12.layer"
+def run_experts(rows, numbers, up, down):
+    """Returns gelu(row · up[e]) · down[e] for each row; up (own, h, f), down (own, f, h)."""
+    ### BEGIN SOLUTION
+    order = numbers.argsort(stable=True)
+    pieces = rows[order].split(torch.bincount(numbers, minlength=len(up)).tolist())
+    done = torch.cat([gelu(piece @ up[e]) @ down[e] for e, piece in enumerate(pieces)])
+    return done[order.argsort()]
+    ### END SOLUTION
+
+
 def expert_layer(x, experts, weights, up, down, *, group):
     """Returns the weighted sum (T, h) of each token's experts for x (T, h); this rank has len(up) experts."""
     ### BEGIN SOLUTION
@@ -692,6 +692,9 @@ check("week12.placement", place, cases=[tiny | balance, zipf | balance, zipf | h
 
 
 # %%
+from mine.expert_parallel import run_experts
+
+
 def by_tp(x, experts, weights, up, down):
     """Runs all 64 experts, up (64, h, f/8), on all ranks' tokens; each rank keeps the sums for its own tokens."""
     size, whole = dist.get_world_size(), []

@@ -310,22 +310,19 @@ for c in (2, 4):
 # %%
 def block_attention(q, k, v, q_positions, k_positions):
     """Returns o (b, heads, queries, width) and lse (b, heads, queries), fp32, for queries and one block of keys."""
-    shared = q.shape[1] // k.shape[1]
-    if shared > 1:
-        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
-    scores = q.float() @ k.float().mT / q.shape[-1] ** 0.5
+    keys, values = (one.float().repeat_interleave(q.shape[1] // k.shape[1], 1) for one in (k, v))
+    scores = q.float() @ keys.mT / q.shape[-1] ** 0.5
     scores = scores.masked_fill(k_positions > q_positions[:, None], -torch.inf)
     lse = scores.logsumexp(-1)
-    return (scores - lse[..., None]).exp().nan_to_num(0.0) @ v.float(), lse
+    return (scores - lse[..., None]).exp().nan_to_num(0.0) @ values, lse
 
 
 def pass_on(tensors, *, group):
     """Starts sending to the right neighbor; returns the tensors coming from the left and the requests to wait for."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     coming = [torch.empty_like(one) for one in tensors]
-    requests = [dist.isend(one, group=group, group_dst=(rank + 1) % size) for one in tensors]
-    requests += [dist.irecv(one, group=group, group_src=(rank - 1) % size) for one in coming]
-    return coming, requests
+    sends = [dist.isend(one, group=group, group_dst=(rank + 1) % size) for one in tensors]
+    return coming, sends + [dist.irecv(one, group=group, group_src=(rank - 1) % size) for one in coming]
 
 
 # %% [markdown]
@@ -433,8 +430,8 @@ def block_gradients(gradient, q, k, v, o, lse, q_positions, k_positions):
     scores = (q @ keys.mT * scale).masked_fill(k_positions > q_positions[:, None], -torch.inf)
     p = (scores - lse[..., None]).exp().nan_to_num(0.0)
     of_scores = p * (gradient @ values.mT - (gradient * o).sum(-1, keepdim=True)) * scale
-    dk, dv = of_scores.mT @ q, p.mT @ gradient
-    return of_scores @ keys, dk.unflatten(1, (-1, shared)).sum(2), dv.unflatten(1, (-1, shared)).sum(2)
+    of_keys = (one.unflatten(1, (-1, shared)).sum(2) for one in (of_scores.mT @ q, p.mT @ gradient))
+    return of_scores @ keys, *of_keys
 
 
 def backward_of(share, gradient, q, k, v, o, lse, positions, *, group):

@@ -3,33 +3,23 @@
 Kingma and Ba, "Adam: A Method for Stochastic Optimization", 1412.6980, algorithm 1.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
-from torch import Tensor
-
-State = dict[str, Any]
 
 
-def new_state(weights: Tensor) -> State:
+def new_state(weights: torch.Tensor) -> dict:
     """The state for some weights: `master` (a float32 copy), `momentum`, `variance` (zeros of that shape), `step` 0."""
     zeros = torch.zeros_like(weights, dtype=torch.float32)
     return {"master": weights.detach().float().clone(), "momentum": zeros, "variance": zeros.clone(), "step": 0}
 
 
 @torch.no_grad()
-def update(
-    state: State, gradient: Tensor, *, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
-) -> None:
+def update(state: dict, gradient: torch.Tensor, *, lr=1e-3, betas=(0.9, 0.999), eps=1e-8) -> None:
     """One step of Adam; overwrites `master`, `momentum` (m), `variance` (v) and `step` (t) of the state.
 
     gradient: the shape of `master`. Raises ValueError for another shape: a shard's state needs the shard's gradient.
     """
     if gradient.shape != state["master"].shape:
-        both = f"{list(gradient.shape)} for a state of {list(state['master'].shape)}"
-        raise ValueError(f"a gradient of shape {both}: give the gradient of the weights that this state belongs to")
+        raise ValueError(f"a gradient of shape {list(gradient.shape)} for a state of {list(state['master'].shape)}")
     gradient = gradient.float()
     state["step"] += 1
     state["momentum"].lerp_(gradient, 1 - betas[0])  # m = b1 m + (1 - b1) g

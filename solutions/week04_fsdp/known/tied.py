@@ -3,6 +3,7 @@
 
 import torch
 import torch.distributed as dist
+from mine import zero
 from torch.nn.functional import pad
 
 
@@ -23,7 +24,7 @@ def mean_slice(gradient, shard, group):
 # %% right_adds_itself of="right_returns_it"
 """Different: adds to .grad where there is one."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        mine = mean_slice(gradient, ctx.shard, ctx.group)
 # +        ctx.shard.grad = mine if ctx.shard.grad is None else ctx.shard.grad + mine
 # +        return None, None, None
@@ -32,7 +33,7 @@ def mean_slice(gradient, shard, group):
 # %% counts_twice of="right_returns_it"
 """Wrong: sets the slice and lets autograd add it again."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        mine = mean_slice(gradient, ctx.shard, ctx.group)
 # +        ctx.shard.grad = mine.clone()
 # +        return mine, None, None
@@ -41,7 +42,7 @@ def mean_slice(gradient, shard, group):
 # %% first_use_wins of="right_returns_it"
 """Wrong: keeps what comes first."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        mine = mean_slice(gradient, ctx.shard, ctx.group)
 # +        ctx.shard.grad = mine if ctx.shard.grad is None else ctx.shard.grad
 # +        return None, None, None
@@ -50,7 +51,7 @@ def mean_slice(gradient, shard, group):
 # %% overwrites of="right_returns_it"
 """Wrong: the page's bug, the last use wins."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        ctx.shard.grad = mean_slice(gradient, ctx.shard, ctx.group)
 # +        return None, None, None
 
@@ -58,7 +59,7 @@ def mean_slice(gradient, shard, group):
 # %% two_uses_only of="right_returns_it"
 """Wrong: adds the first and the last use."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        mine = mean_slice(gradient, ctx.shard, ctx.group)
 # +        if ctx.shard.grad is not None:
 # +            mine = mine + (ctx.shard.first if hasattr(ctx.shard, "first") else ctx.shard.grad)
@@ -71,7 +72,7 @@ def mean_slice(gradient, shard, group):
 # %% mean_over_uses of="right_returns_it"
 """Wrong: the mean over the uses."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        shard = ctx.shard
 # +        shard.slices = [*getattr(shard, "slices", []), mean_slice(gradient, shard, ctx.group)]
 # +        shard.grad = sum(shard.slices) / len(shard.slices)
@@ -98,7 +99,7 @@ def mean_slice(gradient, shard, group):
 # %% first_slice_everywhere of="right_returns_it"
 """Wrong: every rank returns the first slice of the mean gradient."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        total = gradient.clone()
 # +        dist.all_reduce(total, group=ctx.group)
 # +        return total.flatten()[: len(ctx.shard)] / dist.get_world_size(ctx.group), None, None
@@ -107,7 +108,7 @@ def mean_slice(gradient, shard, group):
 # %% own_gradient_only of="right_returns_it"
 """Wrong: no rank hears of the others."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        size = dist.get_world_size(ctx.group)
 # +        flat = pad(gradient.reshape(-1), (0, size * len(ctx.shard) - gradient.numel()))
 # +        return flat.chunk(size)[dist.get_rank(ctx.group)].clone(), None, None
@@ -116,7 +117,7 @@ def mean_slice(gradient, shard, group):
 # %% sum_over_ranks of="right_returns_it"
 """Wrong: the sum over ranks."""
 
-# -        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd sums the gradients of all uses
+# -        return zero.mean_slice([gradient], group=ctx.group), None, None  # autograd sums the gradients of all uses
 # +        return mean_slice(gradient, ctx.shard, ctx.group) * dist.get_world_size(ctx.group), None, None
 
 

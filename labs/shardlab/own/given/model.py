@@ -4,11 +4,8 @@ Shapes: S positions of this cp rank, T = S / tp of them on this tp rank, B seque
 """
 
 import torch
-from mine.expert_parallel import expert_layer
-from mine.long_context import ring_attention, ring_backward
-from mine.moe import choose
+from mine import expert_parallel, long_context, moe, tensor_parallel
 from mine.sequence_parallel import gather_sequence, mlp_block, scatter_sequence
-from mine.tensor_parallel import vocabulary_loss
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
 SPLIT_BY_TP = {"q": 1, "k": 1, "v": 1, "up": 1, "head": 1, "out": 0, "down": 0}  # the dimension that tp splits
@@ -17,31 +14,25 @@ CHOSEN = 2  # experts per token
 
 def new_weights(recipe):
     """The whole model's weights by name, "block.name"; blocks are "embed", the layer numbers, and "last"."""
-    generator, h = torch.Generator().manual_seed(recipe.seed), recipe.hidden
-
-    def normal(*shape):
-        return 0.2 * torch.randn(*shape, generator=generator, device="cpu")
-
-    def norm(name):
-        return {f"{name}.gain": torch.ones(h, device="cpu"), f"{name}.shift": torch.zeros(h, device="cpu")}
-
-    weights = {"embed.token": normal(recipe.vocabulary, h), "embed.position": normal(recipe.sequence, h)}
-    for layer in range(recipe.layers):
-        own = norm("norm1") | {name: normal(h, h) for name in ("q", "k", "v", "out")} | norm("norm2")
-        if n := recipe.experts:
-            own |= {"router": normal(h, n), "expert.up": normal(n, h, 2 * h), "expert.down": normal(n, 2 * h, h)}
-        else:
-            own |= {"up": normal(h, 4 * h), "down": normal(4 * h, h)}
-        weights |= {f"{layer}.{name}": weight for name, weight in own.items()}
-    weights |= {f"last.{name}": one for name, one in norm("norm").items()}
-    return weights | {"last.head": normal(h, recipe.vocabulary)}
+    h, n, generator = recipe.hidden, recipe.experts, torch.Generator().manual_seed(recipe.seed)
+    norm1, norm2 = ({f"{name}.gain": (h,), f"{name}.shift": (h,)} for name in ("norm1", "norm2"))
+    experts = {"router": (h, n), "expert.up": (n, h, 2 * h), "expert.down": (n, 2 * h, h)}
+    layer = norm1 | dict.fromkeys(("q", "k", "v", "out"), (h, h)) | norm2
+    layer |= experts if n else {"up": (h, 4 * h), "down": (4 * h, h)}
+    shapes = {"embed.token": (recipe.vocabulary, h), "embed.position": (recipe.sequence, h)}
+    shapes |= {f"{number}.{name}": shape for number in range(recipe.layers) for name, shape in layer.items()}
+    shapes |= {"last.norm.gain": (h,), "last.norm.shift": (h,), "last.head": (h, recipe.vocabulary)}
+    return {
+        name: 0.2 * torch.randn(shape, generator=generator, device="cpu")
+        if len(shape) > 1
+        else torch.full(shape, float(name.endswith("gain")), device="cpu")
+        for name, shape in shapes.items()
+    }
 
 
 def kind_of(name):
     """ "expert"; "split" for weights that tp splits; "norm" for those that see only this tp rank's positions."""
-    if ".expert." in name:
-        return "expert"
-    return "split" if name.split(".")[-1] in SPLIT_BY_TP else "norm"
+    return "expert" if ".expert." in name else "split" if name.split(".")[-1] in SPLIT_BY_TP else "norm"
 
 
 def new_text(recipe):
@@ -56,28 +47,14 @@ class RingAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, positions, group):
-        o, lse = ring_attention(q, k, v, positions, group=group)
+        o, lse = long_context.ring_attention(q, k, v, positions, group=group)
         ctx.group = group
         ctx.save_for_backward(q, k, v, o, lse, positions)
         return o
 
     @staticmethod
     def backward(ctx, gradient):
-        return *ring_backward(gradient, *ctx.saved_tensors, group=ctx.group), None, None
-
-
-class VocabularyLoss(torch.autograd.Function):
-    """Week 5's losses [tokens] of column-split logits. Its gradient is of their mean; we need that of their sum."""
-
-    @staticmethod
-    def forward(ctx, logits, targets, vocabulary, group):
-        losses, gradient = vocabulary_loss(logits, targets, vocabulary, group=group)
-        ctx.save_for_backward(gradient * len(targets))
-        return losses
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient[:, None] * ctx.saved_tensors[0], None, None, None
+        return *long_context.ring_backward(gradient, *ctx.saved_tensors, group=ctx.group), None, None
 
 
 def embed(w, inputs, positions, groups):
@@ -98,19 +75,16 @@ def attention(x, w, positions, recipe, groups):
     return x + scatter_sequence(o.permute(2, 0, 1, 3).flatten(2) @ w["out"], group=groups["tp"])  # (S, B, H / tp)
 
 
-def feed_forward(x, w, balance, recipe, groups):
-    """x (T, B, H) plus an MLP, or plus two experts per token; `balance` counts the tokens of each expert."""
+def layer(positions, balance, recipe, groups, x, w):
+    """Attention, then an MLP or two experts per token; x (T, B, H). `balance` counts the tokens of each expert."""
+    x = attention(x, w, positions, recipe, groups)
     if not recipe.experts:
         return mlp_block(x, w["norm2.gain"], w["norm2.shift"], w["up"], w["down"], group=groups["tp"])
     rows = layer_norm(x, x.shape[2:], w["norm2.gain"], w["norm2.shift"]).flatten(0, 1)
-    experts, scales = choose(rows @ w["router"], balance["bias"], CHOSEN, torch.sigmoid, True)
+    experts, scales = moe.choose(rows @ w["router"], balance["bias"], CHOSEN, torch.sigmoid, True)
     balance["load"] += torch.bincount(experts.flatten(), minlength=recipe.experts)
-    return x + expert_layer(rows, experts, scales, w["expert.up"], w["expert.down"], group=groups["ep"]).view_as(x)
-
-
-def layer(positions, balance, recipe, groups, x, w):
-    """One layer: x (T, B, H) in and out."""
-    return feed_forward(attention(x, w, positions, recipe, groups), w, balance, recipe, groups)
+    parts = w["expert.up"], w["expert.down"]
+    return x + expert_parallel.expert_layer(rows, experts, scales, *parts, group=groups["ep"]).view_as(x)
 
 
 def sum_of_losses(x, w, labels, recipe, groups):
@@ -118,5 +92,6 @@ def sum_of_losses(x, w, labels, recipe, groups):
     normed = layer_norm(x, x.shape[2:], w["norm.gain"], w["norm.shift"])
     logits = (gather_sequence(normed, group=groups["tp"]) @ w["head"]).flatten(0, 1)
     targets = labels.T.flatten()
-    losses = VocabularyLoss.apply(logits, targets, recipe.vocabulary, groups["tp"])
-    return losses.where(targets != -100, 0).sum()
+    losses, gradient = tensor_parallel.vocabulary_loss(logits.detach(), targets, recipe.vocabulary, group=groups["tp"])
+    slope = (logits * gradient).sum(1) * len(targets)  # `gradient` is that of the mean, and we need that of the sum
+    return (losses + slope - slope.detach()).where(targets != -100, 0).sum()  # slope adds its gradient and no value

@@ -6,13 +6,12 @@ import tomllib
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from math import prod
 from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
-from mine import dualpipe, pipeline, zero_bubble
-from mine.mesh import coordinates, my_groups
-from mine.model import new_text, new_weights
+from mine import dualpipe, mesh, model, pipeline, zero_bubble
 
 AXES = ("tp", "cp", "ep", "dp", "pp")  # tp changes fastest from rank to rank
 GROUPS = {axis: [axis] for axis in AXES} | {"alone": [], "copies": ["cp", "ep", "dp"], "edp": ["tp", "cp", "dp"]}
@@ -22,6 +21,7 @@ SCHEDULES |= {"interleaved": partial(zero_bubble.interleaved, num_chunks=2), "du
 DEFAULTS = dict.fromkeys(AXES, 1) | {"layers": 4, "hidden": 32, "heads": 4, "sequence": 32, "vocabulary": 64}
 DEFAULTS |= {"experts": 0, "batch": 16, "microbatches": 2, "schedule": "1f1b", "zero": 0, "steps": 10, "seed": 0}
 DEFAULTS |= {"lr": 0.1, "optimizer": "sgd", "backend": "gloo"}
+CHOICES = {"zero": range(4), "schedule": tuple(SCHEDULES), "optimizer": ("sgd", "adam"), "backend": ("gloo", "nccl")}
 
 
 @dataclass
@@ -50,57 +50,48 @@ def trainer_of(recipe, groups, units, stages=(), shapes=None, text=None):
     parameters = {key: torch.nn.Parameter(unit.clone().to(device)) for key, unit in units.items()}
     sizes = {key: {name: torch.Size(shape) for name, shape in own.items()} for key, own in (shapes or {}).items()}
     balance = {block: {"bias": zeros, "load": zeros.long()} for _, blocks in stages for block in blocks}
-    tokens = text if text is None else text.to(device)
-    return Trainer(one, groups, tokens, schedule, dict(stages), parameters, sizes, balance)
-
-
-def places_of(recipe, rank):
-    """A rank's coordinate on every axis."""
-    return coordinates(rank, {axis: getattr(recipe, axis) for axis in AXES})
+    text = text if text is None else text.to(device)
+    return Trainer(one, groups, text, schedule, dict(stages), parameters, sizes, balance)
 
 
 def groups_of(recipe):
     """This rank's process groups by name."""
-    return my_groups(GROUPS, {axis: getattr(recipe, axis) for axis in AXES})
+    return mesh.my_groups(GROUPS, {axis: getattr(recipe, axis) for axis in AXES})
 
 
 def recipe_of(given, world):
     """Make a recipe from a dict. Raises ValueError with one sentence per problem."""
-    if unknown := sorted(given.keys() - DEFAULTS.keys()):
-        raise ValueError(f"a recipe has no key {unknown[0]!r}: use {', '.join(DEFAULTS)}")
-    for key, value in given.items():
-        if type(value) is not type(DEFAULTS[key]) and key != "lr":
-            raise ValueError(f"{key} = {value!r} must have the type of its default, {DEFAULTS[key]!r}")
-    recipe = SimpleNamespace(**(DEFAULTS | given))
-    if wrong := refusals(recipe, world):
-        raise ValueError("\n".join(wrong))
+    rules = {f"a recipe has no key {key!r}: use {', '.join(DEFAULTS)}": key in DEFAULTS for key in given}
+    for key, default in DEFAULTS.items():
+        value, allowed = given.get(key, default), CHOICES.get(key)
+        is_typed = type(value) is type(default) or (key, type(value)) == ("lr", int)
+        rules[f"{key} = {value!r} must have the type of its default, {default!r}"] = is_typed
+        rules[f"{key} must be one of {allowed}"] = allowed is None or value in allowed
+        least = 0 if key in ("experts", "zero", "steps", "seed", "lr") else 1
+        rules[f"{key} must be at least {least}"] = not is_typed or isinstance(value, str) or value >= least
+    recipe = SimpleNamespace(**DEFAULTS | given)
+    rules = rules_of_sizes(recipe, world) if all(rules.values()) else rules
+    if not all(rules.values()):
+        raise ValueError("\n".join(sentence for sentence, holds in rules.items() if not holds))
     return recipe
 
 
-def refusals(one, world):
-    """The problems of a recipe, one sentence each."""
-    sizes = [getattr(one, axis) for axis in AXES] + [one.microbatches, one.layers, one.batch]
-    if min(sizes) < 1:
-        return ["axes, microbatches, layers and batch must be at least 1"]
-    ranks, num_stages = torch.Size(sizes[:5]).numel(), one.pp * (1 + (one.schedule in ("interleaved", "dualpipe-v")))
-    even = {("heads", one.heads): one.tp, ("hidden", one.hidden): one.heads, ("vocabulary", one.vocabulary): one.tp}
-    even |= {("sequence", one.sequence): 2 * one.cp * one.tp, ("experts", one.experts): one.ep}
-    even |= {("batch", one.batch): one.dp * one.ep * one.microbatches}
-    even |= {("microbatches", one.microbatches): one.pp if one.schedule == "interleaved" else 1}
-    rules = {f"{name} = {value} must be a multiple of {of}": value % of == 0 for (name, value), of in even.items()}
-    rules |= {
-        f"the product {' · '.join(AXES)} is {ranks}, but the number of ranks is {world}": ranks == world,
-        "experts must be 0 (with ep = 1), or at least max(2, ep)": one.experts >= max(2, one.ep)
-        or (one.experts, one.ep) == (0, 1),
+def rules_of_sizes(one, world):
+    """The rules between the sizes of a recipe, and whether each holds."""
+    num_stages = one.pp * (1 + (one.schedule in ("interleaved", "dualpipe-v")))
+    even = {"heads": one.tp, "hidden": one.heads, "vocabulary": one.tp, "sequence": 2 * one.cp * one.tp}
+    even |= {"experts": one.ep, "batch": one.dp * one.ep * one.microbatches}
+    even |= {"microbatches": one.pp if one.schedule == "interleaved" else 1}
+    size = vars(one)
+    rules = {f"{name} = {size[name]} must be a multiple of {of}": size[name] % of == 0 for name, of in even.items()}
+    return rules | {
+        f"the product {' · '.join(AXES)} must be {world}, the number of ranks": prod(size[axis] for axis in AXES)
+        == world,
+        "experts must be at least 2, or 0 with ep = 1": one.experts > 1 or (one.experts, one.ep) == (0, 1),
         f"{one.layers} layers are too few for {num_stages} stages": one.layers >= num_stages,
-        "zero must be 0, 1, 2 or 3": one.zero in range(4),
         "ZeRO-2 and ZeRO-3 need pp = tp = 1 and no experts": one.zero < 2 or (one.pp * one.tp, one.experts) == (1, 0),
-        f"schedule must be one of {', '.join(SCHEDULES)}": one.schedule in SCHEDULES,
         "dualpipe-v needs at least 2 · pp microbatches": one.schedule != "dualpipe-v" or one.microbatches >= 2 * one.pp,
-        "optimizer must be sgd or adam": one.optimizer in ("sgd", "adam"),
-        "backend must be gloo or nccl": one.backend in ("gloo", "nccl"),
     }
-    return [sentence for sentence, is_right in rules.items() if not is_right]
 
 
 def main(new_trainer, train_step):
@@ -116,7 +107,7 @@ def main(new_trainer, train_step):
         torch.set_default_device("cuda")
     store = None if "RANK" in os.environ else dist.HashStore()
     dist.init_process_group(recipe.backend, rank=rank, world_size=world, store=store, timeout=timedelta(seconds=60))
-    trainer = new_trainer(recipe, groups_of(recipe), new_weights(recipe), new_text(recipe))
+    trainer = new_trainer(recipe, groups_of(recipe), model.new_weights(recipe), model.new_text(recipe))
     for step in range(recipe.steps):
         loss = train_step(trainer, step)
         if rank == 0:
