@@ -25,10 +25,9 @@ from shardlab.expert_parallel.dispatch import agree, combined, dispatched
 from shardlab.expert_parallel.emulated import SlowLink
 from shardlab.expert_parallel.layer import Nodes, ParallelMoE, Splits
 from shardlab.expert_parallel.messages import Travel, all_to_all
-from shardlab.model.balance import load_of
 from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.permutation import rows_by_expert
-from shardlab.model.router import Choice
+from shardlab.model.router import Choice, load_of
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 

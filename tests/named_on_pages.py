@@ -27,7 +27,7 @@ EXAMPLE = "ring_rounds"  # the made-up exercise of docs/teaching.md
 NOT_OURS = {  # files of other repositories or of the reader, and classes of other packages
     "docs/b200", "docs/benchmark_summary.svg", "scripts/train/benchmarking/README.md", "train/tr11-176B-ml",
     "data/ground_truth_multi.csv", "data/ground_truth_single.csv", "roster.csv", "DistributedDataParallel",
-    "RankGenerator", "TorchFunctionMode", "ZeroRedundancyOptimizer", "timestamp.txt", "students.csv",
+    "RankGenerator", "TorchFunctionMode", "ZeroRedundancyOptimizer", "collected.json", "timestamp.txt", "students.csv",
     "solutions/week01_solved.ipynb",
 }  # fmt: skip
 KEYS = {f"{name}.{one.name}" for name, section in SECTIONS.items() for one in fields(section)}  # keys of a recipe

@@ -19,8 +19,7 @@ def dashboard(
 ) -> None:
     """Write a page about the class: points per exercise, common mistakes, and what must be graded again."""
     from autograder.authoring import notebooks
-    from autograder.dashboard.page import page
-    from autograder.dashboard.summary import summarise
+    from autograder.dashboard.summary import page, summarise
     from autograder.grading import grade, hashes, verdict_files
 
     try:

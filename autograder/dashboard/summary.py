@@ -1,11 +1,14 @@
-"""Summarize the verdicts of a week: numbers, and sentences that several students received."""
+"""Summarize the verdicts of a week with the sentences that several students received, and render a page about it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import mean, median
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from autograder.grading.verdict_files import SubmissionRecord
 
@@ -126,3 +129,19 @@ def _shortened(text: str) -> str:
 
 def _marked(verdicts: Sequence[SubmissionRecord], mark: str) -> tuple[str, ...]:
     return tuple(one["student"] for one in verdicts if any(each.get(mark) for each in one["exercises"].values()))
+
+
+SHOWN = 5  # mistakes per exercise; the others are only counted
+
+
+def page(weeks: Sequence[Week], *, names: bool = True, ungraded: Mapping[str, int] | None = None) -> str:
+    """Return the HTML of some weeks. names: False omits all students, which makes a page you can show to the class.
+
+    `ungraded` counts the submissions of weeks in which nobody has been graded.
+    """
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
+    )
+    return templates.get_template("dashboard.html.j2").render(
+        weeks=weeks, names=names, shown=SHOWN, ungraded=ungraded or {}
+    )

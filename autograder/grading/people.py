@@ -8,7 +8,7 @@ from typing import Any
 from nbgrader.api import Gradebook
 
 from autograder.grading.roster import Student
-from autograder.reading.collected import read_collected
+from autograder.reading.ingest import read_collected
 
 
 def enter_name(db_url: str, student: Student, folder: Path) -> None:

@@ -37,7 +37,6 @@ COLUMNS = {
     "branch": ("branch",),
     "section": ("section",),
 }
-IDS = ("exchange", "canvas", "moodle", "git")  # columns with a system's own name for a student
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from autograder.authoring.course import ROOT
 from autograder.grading import grade
 from autograder.grading.hashes import checks_hash, file_hash, is_sealed
 from autograder.grading.verdict_files import SubmissionRecord
-from autograder.reading.collected import read_collected
 from autograder.reading.dossier import open_dossier
+from autograder.reading.ingest import read_collected
 from autograder.sandboxes.zygote import LEVELS
 
 

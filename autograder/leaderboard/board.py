@@ -9,9 +9,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 
-from shardlab.hybrid.race import REFERENCE, Lap, RaceEntry
+from shardlab.hybrid.race import REFERENCE, Lap, RaceEntry, from_dict
 
+from autograder import weeks
+from autograder.authoring.course import ROOT
+from autograder.checks.formulas import value_of
+from autograder.judging.judge import Judge
+from autograder.reading.dossier import open_dossier
+from autograder.weeks.week15_capstone_build.recipe import CHECK, LOSS, _over_cap, _wrong_loss, laps_of
+
+EXERCISE, WEEK = CHECK.exercise, "week15_capstone_build"
 RUNS = 3
 Race = Callable[[RaceEntry], Sequence[Lap]]
 
@@ -100,3 +109,24 @@ def page(entries: Sequence[Entry]) -> str:
         "compared between machines, but ratios to the reference can. No points depend on the ranking.</p>\n"
         f"<table><tr>{heads}</tr>\n{rows}</table></html>\n"
     )
+
+
+def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) -> RaceEntry:
+    """Return a student's submitted recipe. Raises ValueError with the reason if it cannot race."""
+    answer = open_dossier(student, WEEK, submitted, root).answers.get(EXERCISE)
+    if answer is None:
+        raise ValueError("no answer")
+    check = weeks.find(EXERCISE)
+    reply = judge.ask(check.job(check.make({"part": LOSS, "seed": 0}, Random(0)), answer))
+    given = value_of(reply)
+    if not isinstance(given, dict):
+        raise ValueError("the recipe is not a dict")
+    return from_dict({str(name): value for name, value in given.items()})
+
+
+def problem_of(recipe: RaceEntry, seed: int) -> str | None:
+    """Return why a recipe is not on the board; the same reasons cost it its points."""
+    laps = laps_of(recipe, seed)
+    if isinstance(laps, str):
+        return laps
+    return _wrong_loss(recipe, laps, seed) or _over_cap(laps)

@@ -23,18 +23,18 @@ def time_recipes(
 
     from autograder.grading import grade
     from autograder.judging.judge import Judge
-    from autograder.leaderboard import board, recipes
+    from autograder.leaderboard import board
 
     try:
-        names = student or grade.students_in(submitted, recipes.WEEK)
+        names = student or grade.students_in(submitted, board.WEEK)
     except ValueError as error:
         _fail(str(error))
     entries = []
     with Judge() as judge:
         for name in names:
             try:
-                recipe = recipes.recipe_of(name, submitted, judge)
-                if problem := recipes.problem_of(recipe, seed=0):
+                recipe = board.recipe_of(name, submitted, judge)
+                if problem := board.problem_of(recipe, seed=0):
                     raise ValueError(problem)
             except ValueError as error:
                 typer.echo(f"{name}: not on the board. {error}")

@@ -12,7 +12,7 @@ from nbgrader.api import MissingEntry
 
 from autograder.grading import grade, gradebook, roster
 from autograder.grading.roster import Student
-from autograder.reading.collected import read_collected
+from autograder.reading.ingest import read_collected
 
 
 @dataclass(frozen=True)

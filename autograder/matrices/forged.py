@@ -1,7 +1,7 @@
 """Judge every wrong answer behind every forgery: lying about what a rank does must not earn points.
 
-A forgery (`autograder/matrices/forgeries`) is code that comes before the answer in its cell. It knows the current case
-and the calls that an honest answer makes in it, and it makes the rank's own reports agree with those.
+A forgery (a cell of `autograder/matrices/forgeries.py`) is code that comes before the answer in its cell. It knows the
+current case and the calls that an honest answer makes in it, and it makes the rank's own reports agree with those.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from autograder.authoring import percent
 from autograder.checks.base import Check, Reply, calls_of, claimed_calls
 from autograder.jobs import plain
 from autograder.jobs.message import Job
@@ -21,8 +22,7 @@ from autograder.matrices import known, sample
 from autograder.matrices.kept import Row, RowFile, grader_of, key_of
 from autograder.matrices.kill_matrix import PREAMBLE
 
-FORGERIES = Path(__file__).parent / "forgeries"
-KNOWN = FORGERIES / "_known.py"
+FORGERIES = Path(__file__).with_name("forgeries.py")
 SEED = 1
 TRIES = 3  # how often the answer is judged, alone and behind the forgery, before points count as undeserved
 Honest = dict[str, dict[str, Any]]
@@ -42,7 +42,7 @@ class Forged:
     def key(self) -> str:
         """A hash of everything that determines this row."""
         week = self.check.exercise.split(".")[0]
-        return key_of(self.check.exercise, self.source, self.prefix, KNOWN.read_text(), grader_of(week))
+        return key_of(self.check.exercise, self.source, self.prefix, opening(), grader_of(week))
 
 
 @dataclass
@@ -60,7 +60,12 @@ class Listening(Judge):
 
 def forgeries() -> dict[str, str]:
     """The source of every forgery, by name."""
-    return {path.stem: path.read_text() for path in sorted(FORGERIES.glob("[!_]*.py"))}
+    return {one.name: one.text for one in percent.named_cells(FORGERIES)[1:]}
+
+
+def opening() -> str:
+    """The source that comes before every forgery."""
+    return percent.named_cells(FORGERIES)[0].text
 
 
 def everything(checks: Iterable[Check]) -> list[Forged]:
@@ -156,7 +161,7 @@ def judged_once(judge: Judge, check: Check, source: str) -> Verdict:
 
 def cell(claims: Honest, prefix: str, source: str) -> str:
     """An answer's cell with a forgery above it."""
-    return f"HONEST = {claims!r}\n{KNOWN.read_text()}\n{prefix}\n{source}"
+    return f"HONEST = {claims!r}\n{opening()}\n{prefix}\n{source}"
 
 
 def _row(judge: Judge, row: Forged, alone: Verdict, claims: Honest) -> Row | None:

@@ -81,7 +81,7 @@ def write_forged(rows: Sequence[Row], path: Path) -> None:
         lines.append(f"| {exercise} | {names[0] - 1} | {names[1]} | {len(mine)} | {_undeserved(mine)} |")
     told = (
         "Every wrong answer, and one right answer per exercise, behind every forgery of "
-        "`autograder/matrices/forgeries`. Made by `make forged-matrix`."
+        "`autograder/matrices/forgeries.py`. Made by `make forged-matrix`."
     )
     _write(path, "Forged matrix", told, [head, *lines], f"{_forged_total(rows)}.")
 

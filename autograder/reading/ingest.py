@@ -4,6 +4,9 @@ We use the source of each exercise, found by grade id, and the code cells that t
 Checks, metadata, outputs and kernel come from our own copy. A broken notebook becomes a note, never an exception.
 """
 
+from __future__ import annotations
+
+import json
 import os
 import re
 from collections import Counter
@@ -16,9 +19,9 @@ from nbformat import NotebookNode
 from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 from autograder.reading import cell_text, written
-from autograder.reading.handed_in import modules_in
 from autograder.reading.names import not_a_student, printable
 from autograder.reading.notebook_file import NotReadable, parse, read_regular_file
+from autograder.reading.own import modules_in
 
 MOST_OTHERS = 8  # notebooks with other names that are read and listed
 MOST_NAME = 60
@@ -204,3 +207,12 @@ def _short(notes: list[str]) -> list[str]:
     """Limit the number and length of notes and put each on one line, because they may contain a student's names."""
     kept = [printable(note)[:MOST_NOTE] for note in notes[:MOST_NOTES]]
     return kept + ([f"And {len(notes) - MOST_NOTES} more remarks like these."] if len(notes) > MOST_NOTES else [])
+
+
+def read_collected(folder: Path) -> dict[str, str] | None:
+    """The record in STUDENT/WEEK; None if the submission arrived in another way."""
+    try:
+        facts = json.loads((folder / "collected.json").read_text(encoding="utf-8"))
+        return {key: facts[key] for key in ("lms", "id", "name", "late", "file", "sha256")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,18 +1,20 @@
-"""Extract an answer from its page for `mine/`: the statements that its functions need, as text. Runs no code."""
+"""Code for `mine/`, as text: the statements that an answer needs, and modules submitted with a page. Runs no code."""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from shardlab.own.blocks import Block, signature_digest
+from shardlab.own.blocks import Block, signature_digest, unusable
 from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import PIECES, Piece, home_of
 
-from autograder.jobs.statements import Statement
+from autograder.jobs.statements import PARSING, Statement
 from autograder.reading.cell_text import NotPython, read
 
 ALLOWED = {"torch", "numpy", "mine", *sys.stdlib_module_names} - {"__main__"}
@@ -148,3 +150,30 @@ def _is_constant(tree: ast.stmt) -> bool:
         return False
     calls = [one.func for one in ast.walk(value) if isinstance(one, ast.Call)] if value is not None else []
     return all(getattr(one, "attr", getattr(one, "id", "")) in CONSTANT_CALLS for one in calls)
+
+
+MOST_LETTERS = 200_000  # in all modules; the course's have 40,000
+
+
+def modules_in(cells: Sequence[Mapping[str, Any]]) -> tuple[dict[str, str], list[str]]:
+    """({module: source}, notes) from the last cell that packed `mine`; a note says what was left out and why."""
+    packed = [cell["packed"] for cell in cells if cell.get("packed")]
+    if not packed:
+        return {}, []
+    try:
+        found = json.loads(packed[-1]) if len(packed[-1]) <= 2 * MOST_LETTERS else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+        return {}, ["Your mine/ could not be read: run the cell that packs it again, then save and submit the page."]
+    if sum(map(len, found.values())) > MOST_LETTERS:
+        return {}, [f"Your mine/ was left out because it has more than {MOST_LETTERS:,} characters."]
+    modules, notes = {}, []
+    for name in PIECES:
+        with PARSING:
+            reason = unusable(found.get(name, ""))
+        if reason:
+            notes.append(f"Your mine/{name}.py was replaced by the course's version: {reason}.")
+        elif name in found:
+            modules[name] = found[name]
+    return modules, notes

@@ -19,7 +19,7 @@ from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, actions_
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from shardlab.pipeline_parallel.stages import ModuleStage
 from shardlab.pipeline_parallel.traces import to_trace
-from shardlab.ranks.launch import on_ranks
+from shardlab.ranks.run import on_ranks
 from start import import_megatron
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode

@@ -21,7 +21,7 @@ from on_cpu import megatron_on_cpu
 from rich.console import Console
 from rich.table import Table
 from shardlab.model.gpt import GPTConfig
-from shardlab.ranks.launch import on_ranks
+from shardlab.ranks.run import on_ranks
 from start import import_megatron
 from three_modules import Case, Part
 from tp_comparison import Found, Message, compare

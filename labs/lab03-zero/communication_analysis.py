@@ -92,7 +92,7 @@ def main(
 ) -> None:
     """Train the same small GPT in six ways on the same batches and compare them in one table."""
     from shardlab.model.text import read_text
-    from shardlab.ranks.launch import on_ranks
+    from shardlab.ranks.run import on_ranks
 
     config, on_gpu = sizes(layers, hidden), device == Device.CUDA
     text = read_text(COURSE / "docs")  # read once, so that all train on the same text even if a page changes

@@ -67,7 +67,7 @@ def report(stage: int, *, ranks: int, config: GPTConfig, steps: int, batch: int,
     """Train, then print a table that shows whether the bytes agree."""
     from shardlab.data_parallel.experiment import predicted
     from shardlab.data_parallel.peak import predicted_peak
-    from shardlab.ranks.launch import on_ranks
+    from shardlab.ranks.run import on_ranks
 
     on_gpu = device == Device.CUDA
     by_rank = on_ranks(measure, stage, config, steps, batch, str(device), ranks=ranks, timeout=300, gpus=on_gpu)

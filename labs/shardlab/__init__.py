@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         tensor_parallel,
         train,
     )
-    from shardlab.meter.alive import alive
+    from shardlab.meter.held import alive
     from shardlab.ranks.run import PerRank, RanksFailed, run
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

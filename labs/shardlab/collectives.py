@@ -80,39 +80,6 @@ def ring_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
 
 
 @torch.no_grad()
-def ring_broadcast(tensor: Tensor, *, group_src: int, group: Group) -> Tensor:
-    """Copy rank `group_src`'s tensor to every rank: N pieces travel down the ring, one after the other.
-
-    A rank passes one piece on while the next arrives, so the last rank waits for 2(N-1) short messages, not N-1 long
-    ones.
-
-    tensor: same shape and dtype on every rank; only the source's numbers matter. Returns the source's, contiguous.
-    Every rank except the source's left neighbor sends N messages and S bytes.
-    Raises ValueError if `group_src` is not a rank of the group.
-    Source: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009
-    (the linear pipeline that they compare with).
-    """
-    rank, size = _rank_and_size(group)
-    if not 0 <= group_src < size:
-        raise ValueError(f"rank {group_src} is not in a group of {size}: use a source from 0 to {size - 1}")
-    copied = torch.empty_like(tensor, memory_format=torch.contiguous_format)
-    if rank == group_src:
-        copied.copy_(tensor)
-    pieces = copied.view(-1).tensor_split(size)
-    hops = (rank - group_src) % size
-    left, right = (rank - 1) % size, (rank + 1) % size
-
-    for step in range(size + 1):
-        operations = []
-        if hops > 0 and step < size:
-            operations.append(_receive(pieces[step], left, group))
-        if hops < size - 1 and step > 0:
-            operations.append(_send(pieces[step - 1], right, group))
-        _complete(operations)
-    return copied
-
-
-@torch.no_grad()
 def all_to_all(chunks: Sequence[Tensor], *, group: Group) -> list[Tensor]:
     """Send chunk c to rank c, so that rank r gets chunk r of every rank: a transpose over ranks, without adding.
 

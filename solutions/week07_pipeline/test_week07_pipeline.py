@@ -142,7 +142,7 @@ import shardlab
 
 def gpipe(num_ranks, num_microbatches):
     folder = os.path.join(os.path.dirname(shardlab.__file__), "pipeline_parallel")
-    return open(os.path.join(folder, "builders", "gpipe.py" if "check.py" in os.listdir(folder) else "")).read()
+    return open(os.path.join(folder, "builders", "one_f_one_b.py" if "check.py" in os.listdir(folder) else "")).read()
 """
 
 

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import notebooks
-from autograder.dashboard.page import page
-from autograder.dashboard.summary import summarise, without_numbers
+from autograder.dashboard.summary import page, summarise, without_numbers
 from autograder.grading import verdict_files
 from autograder.judging import exhibits
 

@@ -12,7 +12,7 @@ from autograder.authoring import notebooks
 from autograder.jobs import student
 from autograder.jobs.statements import statements_of
 from autograder.judging.submission import _judged
-from autograder.matrices.program import DOCUMENTED, without_words
+from autograder.matrices.kept import DOCUMENTED, without_words
 from autograder.reading import program
 from autograder.reading.answers import answer_of
 from autograder.reading.ingest import Submission

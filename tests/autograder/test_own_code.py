@@ -13,8 +13,8 @@ from autograder.judging import keeping, submission
 from autograder.judging.judge import Judge
 from autograder.matrices import kill_matrix
 from autograder.reading import stand_ins
-from autograder.reading.handed_in import modules_in as handed_in_modules
 from autograder.reading.own import NotExportable, block_of
+from autograder.reading.own import modules_in as handed_in_modules
 
 FLATTEN = piece_of("week03.flatten")
 IMPORTS = "import torch, math\nimport torch.distributed as dist"

@@ -58,9 +58,6 @@ def all_collectives_in(group):
             )
             answers["ring", case] = observed(collectives.ring_all_reduce, [mine], group=group)
             answers["tree", case] = observed(collectives.tree_all_reduce, [mine], group=group)
-            for source in range(size):
-                broadcast = observed(collectives.ring_broadcast, [mine], group_src=source, group=group)
-                answers["broadcast", (*case, source)] = broadcast
             addressed = [mine + 8 * destination for destination in range(size)]
             answers["all_to_all", case] = observed(collectives.all_to_all, addressed, group=group)
     torch.manual_seed(rank)
@@ -167,19 +164,6 @@ def test_tree_all_reduce_sends_2n_minus_2_whole_tensors_in_all(world, group):
 
 
 @parametrised
-def test_ring_broadcast_copies_from_every_source(world, group):
-    answers = answers_of(world, group)
-    size = len(answers)
-    for shape, dtype, source in cases(answers, "broadcast"):
-        expected = tensor_of(source, shape, dtype)
-        for rank in range(size):
-            answer = answers[rank]["broadcast", (shape, dtype, source)]
-            assert torch.equal(answer.got, expected), (rank, shape, dtype, source)
-            last = rank == (source - 1) % size
-            assert answer.sent_bytes == (0 if last else traffic.broadcast_bytes(size, expected.nbytes))
-
-
-@parametrised
 def test_all_to_all_is_a_transpose(world, group):
     answers = answers_of(world, group)
     size = len(answers)
@@ -258,7 +242,6 @@ def wrong_calls():
         lambda: collectives.all_to_all([torch.ones(2), torch.ones(3)], group=world),
         lambda: collectives.ring_all_gather(torch.ones(2), [2, 2, 2], group=world),
         lambda: collectives.ring_all_gather(torch.ones(2), [3, 3], group=world),
-        lambda: collectives.ring_broadcast(torch.ones(2), group_src=2, group=world),
     ]
     if dist.get_rank() == 0:
         calls.append(lambda: collectives.ring_reduce_scatter(two, group=others))
@@ -278,7 +261,6 @@ def test_wrong_sizes_are_answered_with_a_sentence():
         "one shape",
         "give 2, one per rank",
         "a flat chunk of 3",
-        "from 0 to 1",
         "not in this group",
     ]
     assert len(sentences) == len(words)

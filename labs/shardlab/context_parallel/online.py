@@ -7,12 +7,14 @@ l = log(e^l1 + e^l2), o = e^(l1-l) o1 + e^(l2-l) o2. Sums are in fp32 or better,
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from shardlab.context_parallel.balance import contiguous
 from shardlab.context_parallel.kernel import block, block_backward
-from shardlab.context_parallel.mask import STRIP, Tile, halved
+from shardlab.context_parallel.mask import STRIP, Mask, Tile, halved, tiles
 
 
 def merge(o_BASD: Tensor, lse_BAS: Tensor, other_BASD: Tensor, other_lse_BAS: Tensor) -> None:
@@ -99,3 +101,30 @@ class Gradients:
 def suited(tiles: Iterable[Tile], device: torch.device, most_keys: int | None = None) -> Iterable[Tile]:
     """Tiles that suit the device's kernel. GPU kernels skip masked keys themselves, so only a CPU needs small tiles."""
     return halved(tiles, most_keys) if device.type == "cpu" else tiles
+
+
+def attend_here(q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask: Mask) -> Tensor:
+    """o_BASD of a whole sequence on one rank: the single-process twin of every method, and the middle of Ulysses."""
+    here = tiles(contiguous(q_BASD.shape[2], 1), 0, None, mask)
+    return _Local.apply(q_BASD, k_BKSD, v_BKSD, here)
+
+
+class _Local(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, here: tuple[Tile, ...]) -> Tensor:
+        attended = Attended(q_BASD)
+        attended.see((k_BKTD, v_BKTD), here)
+        o_BASD, lse_BAS = attended.result()
+        ctx.here = here
+        ctx.save_for_backward(q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS)
+        return o_BASD
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS = ctx.saved_tensors
+        if len(ctx.here) == 1 and not q_BASD.is_cpu:  # a GPU kernel takes the whole tile: nothing to add up
+            causal = ctx.here[0].causal
+            return *block_backward(gradients[0], q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS, causal=causal), None
+        found = Gradients(gradients[0], q_BASD, o_BASD, lse_BAS)
+        dk, dv = found.of((k_BKTD, v_BKTD), ctx.here)
+        return found.dq, dk.to(k_BKTD.dtype), dv.to(v_BKTD.dtype), None

@@ -19,8 +19,7 @@ from shardlab.costs.traffic import ring_all_gather_bytes, zero_bytes
 from shardlab.data_parallel.buckets import assign_buckets, in_messages
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
-from shardlab.meter.alive import alive
-from shardlab.meter.held import ModelStates, bytes_held
+from shardlab.meter.held import ModelStates, alive, bytes_held
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.text import batch_of
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.context_parallel.balance import SequenceLayout
-from shardlab.context_parallel.gpt import ContextParallelCore, split_attention
+from shardlab.context_parallel.training import ContextParallelCore, split_attention
 from shardlab.expert_parallel.layer import ParallelMoE, Splits
 from shardlab.hybrid.groups import STAGE
 from shardlab.hybrid.settings import Settings

@@ -22,7 +22,7 @@ from shardlab.hybrid.settings import RECOMPUTE, Settings
 from shardlab.meant import instead
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.process_groups import create_process_groups
-from shardlab.meter.alive import alive
+from shardlab.meter.held import alive
 from shardlab.model.gpt import GPTConfig
 from shardlab.model.moe import MoEConfig
 from shardlab.model.moe_gpt import MoEGPT

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from shardlab.hybrid.places import FlatShard, ParameterPlace, fragments
 from shardlab.hybrid.weights import MasterShard, Weights, flat
 from shardlab.mesh.gradient_norm import squared_norm
-from shardlab.model.balance import updated_bias
 from shardlab.model.moe import MoE
+from shardlab.model.router import updated_bias
 from shardlab.pipeline_parallel.shared_weights import add_tensors
 from shardlab.pipeline_parallel.stages import ModuleStage
 from shardlab.tensor_parallel.gradients import PartialShard, Sums

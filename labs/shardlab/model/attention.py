@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shardlab.model.dropout import Dropout
-from shardlab.model.rope import angles, rotated
+
+BASE = 10000.0  # theta of the paper on rotary positions; longer contexts use more (500,000 in Llama 3)
 
 
 class Attention(nn.Module):
@@ -81,3 +82,24 @@ class AttentionCore(nn.Module):
         weights_BKGSS = self.dropout(functional.softmax(scores_BKGSS, dim=-1))
         y_NTD = weights_BKGSS.flatten(0, 1).flatten(1, 2) @ v_NSD
         return y_NTD.unflatten(0, (size, num_kv)).unflatten(2, (groups, length)).flatten(1, 2)
+
+
+def angles(positions: Tensor, width: int, *, base: float = BASE) -> Tensor:
+    """Angles [..., S, D/2] of a head of width D at positions [..., S], in float32; ValueError for an odd width."""
+    if width % 2:
+        raise ValueError(f"a head of width {width} cannot be rotated in pairs: use {width - 1} or {width + 1}")
+    frequencies = base ** (-torch.arange(0, width, 2, device=positions.device).float() / width)
+    return positions.unsqueeze(-1).float() * frequencies
+
+
+def rotated(x_BASD: Tensor, angles_SD: Tensor) -> Tensor:
+    """Rotate queries or keys by their positions, so that scores depend on position differences.
+
+    angles_SD: [S, D/2], or [B, S, D/2] with one set per sequence. Pairs consist of one number from each half of a head,
+    as in GPT-NeoX. Source: arXiv 2104.09864, section 3.2.2.
+    """
+    if angles_SD.dim() == 3:
+        angles_SD = angles_SD.unsqueeze(1)
+    cos, sin = angles_SD.cos().to(x_BASD.dtype), angles_SD.sin().to(x_BASD.dtype)
+    first, second = x_BASD.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

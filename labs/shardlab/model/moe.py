@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from shardlab.model.balance import auxiliary_loss, load_of, updated_bias, with_loss, z_loss
-from shardlab.model.capacity import Capacity
 from shardlab.model.experts import Experts, Method, by_loop
-from shardlab.model.permutation import from_rows, rows_by_expert, to_rows
-from shardlab.model.router import Choice, Router, Routing
+from shardlab.model.permutation import Capacity, from_rows, rows_by_expert, to_rows
+from shardlab.model.router import Choice, Router, Routing, auxiliary_loss, load_of, updated_bias, with_loss, z_loss
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.model.attention import Attention
-from shardlab.model.balance import load_of
 from shardlab.model.dropout import Dropout
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.model.moe import MoE, MoEConfig
-from shardlab.model.router import Router, Routing
+from shardlab.model.router import Router, Routing, load_of
 from shardlab.model.text import KINDS, VOCABULARY, kind_of
 
 

@@ -11,6 +11,7 @@ Choose what to recompute by module paths:
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.model.dropout import generators_of
-from shardlab.model.paths import paths_matching
 
 Forward = Callable[..., Tensor]
 
@@ -82,3 +82,20 @@ class _Recomputed(torch.autograd.Function):
 def _set(generators: list[torch.Generator], states: list[Tensor]) -> None:
     for generator, state in zip(generators, states, strict=True):
         generator.set_state(state)
+
+
+def paths_matching(module: nn.Module, pattern: str) -> list[str]:
+    """Paths of the modules inside `module` that match, such as `blocks.*.up`; a `*` matches one name or part of it.
+
+    Raises ValueError with the existing paths if nothing matches.
+    """
+    wanted = pattern.split(".")
+    there = [path for path, _ in module.named_modules() if path]
+    found = [path for path in there if _fits(path.split("."), wanted)]
+    if not found:
+        raise ValueError(f"no module is called {pattern!r}: use paths among {', '.join(sorted(there)[:40])}")
+    return found
+
+
+def _fits(names: list[str], wanted: list[str]) -> bool:
+    return len(names) == len(wanted) and all(map(fnmatchcase, names, wanted))

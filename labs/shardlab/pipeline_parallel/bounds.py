@@ -1,6 +1,6 @@
 """A lower bound for all schedules: the shortest step if each rank may hold only a few activations."""
 
-from shardlab.pipeline_parallel.builders.sizes import need_sizes
+from shardlab.pipeline_parallel.builders.lane import need_sizes
 
 
 def least_makespan(

@@ -15,9 +15,8 @@ from shardlab.pipeline_parallel.agreement import NOTHING_KNOWN, Agreement, agree
 from shardlab.pipeline_parallel.check import check_whole
 from shardlab.pipeline_parallel.check_messages import check_messages
 from shardlab.pipeline_parallel.communication import MessageBatch, Program, communicate, receive_early
-from shardlab.pipeline_parallel.connect import connect
 from shardlab.pipeline_parallel.durations import Durations
-from shardlab.pipeline_parallel.mailbox import Mailbox
+from shardlab.pipeline_parallel.mailbox import Mailbox, connect
 from shardlab.pipeline_parallel.overlap import PairTimes, Streams, gpu_of
 from shardlab.pipeline_parallel.schedule import (
     Action,

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 
-from shardlab.pipeline_parallel.schedule import Schedule, actions_of, parse_slot
+from shardlab.pipeline_parallel.schedule import Schedule, actions_of
 from shardlab.pipeline_parallel.simulation import Timeline
 
 
@@ -16,23 +16,6 @@ def to_csv(schedule: Schedule) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([str(slot) for slot in slots] for slots in schedule)
     return text.getvalue()
-
-
-def from_csv(text: str) -> Schedule:
-    """Read such a CSV. Empty cells, which are idle steps in torch's table, are skipped.
-
-    Raises ValueError naming line and cell.
-    """
-    schedule: Schedule = []
-    for rank, row in enumerate(csv.reader(io.StringIO(text))):
-        slots = []
-        for place, cell in enumerate(row):
-            try:
-                slots += [parse_slot(cell)] if cell.strip() else []
-            except ValueError as error:
-                raise ValueError(f"line {rank + 1}, cell {place + 1}: {error}") from None
-        schedule.append(slots)
-    return schedule
 
 
 def to_trace(timeline: Timeline, *, seconds_per_unit: float = 1.0) -> str:

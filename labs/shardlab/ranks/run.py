@@ -1,7 +1,8 @@
-"""`run`: one function, N real ranks, a list of results."""
+"""`run`: one function, N real ranks, a list of results. `on_ranks` also runs under torchrun, for the labs' programs."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import resource
 import sys
@@ -87,3 +88,23 @@ def _show_report(shell: Any, kind: type, error: BaseException, frames: Any, tb_o
     report = [f"RanksFailed: {error}"]
     shell._showtraceback(kind, error, report)
     return report
+
+
+def on_ranks(
+    function: Callable[..., Any], *args: Any, ranks: int, timeout: float = 150, gpus: bool = True
+) -> list[Any] | None:
+    """Results of `function(*args)` by rank, on torchrun's ranks if it started this program, else on `ranks` new ones.
+
+    gpus: use one GPU per rank if possible; False uses CPU processes and gloo. Under torchrun, every rank except the
+    first gets None, because only the first should print.
+    """
+    import torch.distributed as dist
+
+    from shardlab.ranks.inside import torchrun_group
+
+    if "RANK" not in os.environ:
+        return run(function, *args, ranks=ranks, timeout=timeout, transport=None if gpus else "gloo")
+    with torchrun_group(timeout=timeout) as group:
+        results: list[Any] = [None] * dist.get_world_size(group)
+        dist.all_gather_object(results, function(*args), group=group)
+        return results if dist.get_rank(group) == 0 else None

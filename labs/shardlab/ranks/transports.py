@@ -7,7 +7,6 @@ import os
 import socket
 
 GLOO, NCCL, NCCL_SHARED = "gloo", "nccl", "nccl-shared"
-TRANSPORTS = (NCCL, NCCL_SHARED, GLOO)
 MULTI_RANK_NCCL = (2, 30)  # the first NCCL that accepts two ranks on one GPU
 
 

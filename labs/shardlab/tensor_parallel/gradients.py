@@ -36,11 +36,6 @@ def cuts_of(module: nn.Module) -> dict[str, Cut]:
     }
 
 
-def split_parameters(module: nn.Module) -> set[nn.Parameter]:
-    """The parameters of which this rank has only a part. All others are the same on every tensor-parallel rank."""
-    return {module.get_parameter(name) for name in cuts_of(module)}
-
-
 @torch.no_grad()
 def sum_partial_gradients(module: nn.Module, *, group: Group) -> None:
     """Sum the partial gradients over ranks. Call it once, after the last backward and before the update.

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import torch
+import torch.distributed as dist
 from torch import nn
 
-from shardlab.model.paths import paths_matching
-from shardlab.tensor_parallel.agreement import check_same_model
+from shardlab.model.recomputation import paths_matching
+from shardlab.ranks.agreement import first_difference
 from shardlab.tensor_parallel.gradients import cuts_of
 from shardlab.tensor_parallel.messages import Group
-from shardlab.tensor_parallel.randomness import RandomStreams
 
 
 class Split(Protocol):
@@ -77,3 +78,40 @@ def _tie(module: nn.Module, names: list[str]) -> None:
             raise ValueError(f"{first} and {name} are one parameter: split both in the same way, or neither")
         path, _, last = name.rpartition(".")
         setattr(module.get_submodule(path), last, module.get_parameter(first))
+
+
+def check_same_model(module: nn.Module, plan: Mapping[str, Any], seed: int, *, group: Group) -> None:
+    """Raise the same ValueError on every rank if names, shapes, dtypes, plan or seed differ from the first rank's."""
+    lines = [f"seed {seed}", *(f"{path}: {split}" for path, split in plan.items())]
+    lines += [f"{name} {list(one.shape)} {one.dtype}" for name, one in module.named_parameters()]
+    if found := first_difference(lines, group=group):
+        raise ValueError(
+            f"rank {found.rank} has a different model or plan from rank 0: {found.line}, but rank 0 has "
+            f"{found.line_of_first}. Build the same model and the same plan on every rank."
+        )
+
+
+APART = 1_000_003  # distance between two ranks' seeds, so that runs with consecutive seeds do not overlap
+
+
+class RandomStreams:
+    """`replicated` draws the same numbers on every rank of the group; `split` draws different numbers on each.
+
+    With one seed everywhere, all ranks would drop the same places in their split regions. With one seed per rank,
+    copies of the same activation would differ (Megatron-LM, tensor_parallel/random.py).
+
+    seed: the same on every rank of the group, but different for each data-parallel replica.
+    """
+
+    def __init__(self, seed: int, *, group: Group, device: torch.device | str = "cpu") -> None:
+        self.replicated = torch.Generator(device).manual_seed(seed)
+        self.split = torch.Generator(device).manual_seed(seed + APART * (1 + dist.get_rank(group)))
+
+    def state(self) -> list[torch.Tensor]:
+        """The state of both streams. Save it in a checkpoint, so that a resumed run continues with the same masks."""
+        return [self.replicated.get_state(), self.split.get_state()]
+
+    def set_state(self, state: list[torch.Tensor]) -> None:
+        """Restore what `state()` returned."""
+        self.replicated.set_state(state[0])
+        self.split.set_state(state[1])

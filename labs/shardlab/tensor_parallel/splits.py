@@ -13,7 +13,7 @@ from shardlab.model.dropout import Dropout
 from shardlab.tensor_parallel.cut import Cut
 from shardlab.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
 from shardlab.tensor_parallel.messages import Group, own_part
-from shardlab.tensor_parallel.randomness import RandomStreams
+from shardlab.tensor_parallel.plan import RandomStreams
 from shardlab.tensor_parallel.vocabulary import VocabularyParallelEmbedding, vocabulary_cut
 
 SEQUENCE_DIM = 1  # of activations [B, S, H]

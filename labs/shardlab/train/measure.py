@@ -24,8 +24,7 @@ from shardlab.costs.models.model import Transformer
 from shardlab.hybrid.groups import WORLD, names, sent_by_axis
 from shardlab.hybrid.mesh_trainer import MeshTrainer, Step
 from shardlab.mesh.process_groups import GRADIENTS
-from shardlab.meter.alive import alive
-from shardlab.meter.held import storage_bytes
+from shardlab.meter.held import alive, storage_bytes
 from shardlab.meter.record import Bill, record
 from shardlab.pipeline_parallel.execution import measured
 from shardlab.pipeline_parallel.schedule import stages_of_rank

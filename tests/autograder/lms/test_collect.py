@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 from autograder import demo
 from autograder.cli import app
 from autograder.grading import grade
-from autograder.lms.collect import collect
-from autograder.lms.names import sender_of
+from autograder.lms.collect import collect, sender_of
 from autograder.reading import ingest
-from autograder.reading.collected import read_collected
+from autograder.reading.ingest import read_collected
 from autograder.reading.names import folder_name
 
 WEEK = demo.WEEK

@@ -14,7 +14,7 @@ from autograder.cli import app
 from autograder.grading.roster import Roster, Student
 from autograder.lms import exchange, inbound
 from autograder.lms.from_exchange import Collection, collect
-from autograder.reading.collected import read_collected
+from autograder.reading.ingest import read_collected
 
 WEEK, COURSE = "week01_tiny", "sys602"
 ME = os.geteuid()

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from autograder import demo
 from autograder.cli import app
 from autograder.lms import repositories
-from autograder.reading.collected import read_collected
+from autograder.reading.ingest import read_collected
 from autograder.reading.notebook_file import MAX_BYTES
 
 WEEK = demo.WEEK

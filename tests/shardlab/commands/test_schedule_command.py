@@ -6,7 +6,7 @@ import pytest
 import typer
 from shardlab.commands.schedule import schedule
 from shardlab.pipeline_parallel.builders import BUILDERS, zbv
-from shardlab.pipeline_parallel.traces import from_csv
+from shardlab.pipeline_parallel.traces import to_csv
 from typer.testing import CliRunner
 
 app = typer.Typer()
@@ -70,10 +70,10 @@ def test_files(tmp_path):
     files = {kind: tmp_path / f"zbv.{kind}" for kind in ("csv", "trace", "figure")}
     options = [part for kind, path in files.items() for part in (f"--{kind}", str(path))]
     assert call("zbv", *options).exit_code == 0
-    assert from_csv(files["csv"].read_text()) == zbv(4, 8)
+    assert files["csv"].read_text() == to_csv(zbv(4, 8))
     assert json.loads(files["trace"].read_text())["traceEvents"]
     assert files["figure"].read_bytes().startswith(b"\x89PNG")
-    assert from_csv(call("zbv", "--csv", "-").stdout) == zbv(4, 8)
+    assert call("zbv", "--csv", "-").stdout == to_csv(zbv(4, 8))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ import torch.distributed as dist
 from shardlab.context_parallel.attention import attend
 from shardlab.context_parallel.balance import contiguous, own_part, striped, zigzag
 from shardlab.context_parallel.gathered import Gathered
-from shardlab.context_parallel.local import attend_here
 from shardlab.context_parallel.mask import CAUSAL, FULL, SMALL, Mask, Tile, halved
+from shardlab.context_parallel.online import attend_here
 from shardlab.context_parallel.ring import Ring
-from shardlab.context_parallel.two_level import TwoLevel, two_level_groups
-from shardlab.context_parallel.ulysses import Ulysses
+from shardlab.context_parallel.ulysses import TwoLevel, Ulysses, two_level_groups
 from torch.nn import functional
 
 LAYOUTS = {"contiguous": contiguous, "zig-zag": zigzag, "striped": striped}

@@ -12,8 +12,8 @@ from shardlab.context_parallel.kernel import (
     block,
     block_backward,
 )
-from shardlab.context_parallel.local import attend_here
 from shardlab.context_parallel.mask import CAUSAL, FULL
+from shardlab.context_parallel.online import attend_here
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 

@@ -8,7 +8,7 @@ from shardlab.context_parallel.attention import attend
 from shardlab.context_parallel.balance import contiguous, striped, zigzag
 from shardlab.context_parallel.ring import _Leaving
 from shardlab.costs.context import extra_kv_blocks, ring_strips
-from shardlab.meter.alive import alive
+from shardlab.meter.held import alive
 
 TOKENS, WIDTH = 2048, 8
 

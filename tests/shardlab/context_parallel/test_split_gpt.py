@@ -8,10 +8,16 @@ import torch
 import torch.distributed as dist
 from shardlab.context_parallel.balance import contiguous, striped, zigzag
 from shardlab.context_parallel.gathered import Gathered
-from shardlab.context_parallel.gpt import set_mask, split_attention
 from shardlab.context_parallel.mask import CAUSAL, Mask
 from shardlab.context_parallel.ring import Ring
-from shardlab.context_parallel.training import IGNORED, next_tokens, split_batch, sum_gradients, valid_token_loss
+from shardlab.context_parallel.training import (
+    IGNORED,
+    next_tokens,
+    split_attention,
+    split_batch,
+    sum_gradients,
+    valid_token_loss,
+)
 from shardlab.context_parallel.ulysses import Ulysses
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.process_groups import create_process_groups
@@ -75,10 +81,9 @@ def worst(make, method, rope, mask, dp=1, recomputed=None):
     rows = slice(replica * BATCH // dp, (replica + 1) * BATCH // dp)
     mine = Mask(documents=mask.documents[rows]) if mask.documents else mask
 
-    model = split_attention(new_model(rope), layout=layout, group=groups.of("cp"), method=method)
+    model = split_attention(new_model(rope), layout=layout, group=groups.of("cp"), method=method, mask=mine)
     if recomputed:
         recompute(model, recomputed)
-    set_mask(model, mine)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses = []
     for step in range(STEPS):

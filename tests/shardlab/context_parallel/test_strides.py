@@ -10,11 +10,10 @@ import torch.distributed as dist
 from shardlab.context_parallel.attention import attend
 from shardlab.context_parallel.balance import contiguous, own_part, striped, zigzag
 from shardlab.context_parallel.gathered import Gathered
-from shardlab.context_parallel.local import attend_here
 from shardlab.context_parallel.mask import CAUSAL, FULL, Mask
+from shardlab.context_parallel.online import attend_here
 from shardlab.context_parallel.ring import Ring
-from shardlab.context_parallel.two_level import TwoLevel, two_level_groups
-from shardlab.context_parallel.ulysses import Ulysses
+from shardlab.context_parallel.ulysses import TwoLevel, Ulysses, two_level_groups
 from torch.nn import functional
 
 TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 0.04, torch.float16: 5e-3}

@@ -12,7 +12,7 @@ from shardlab.data_parallel.peak import (
     predicted_peak,
     rule_of_thumb,
 )
-from shardlab.meter.alive import alive, saved_bytes
+from shardlab.meter.held import alive, saved
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.text import read_text
 
@@ -27,10 +27,15 @@ def test_what_autograd_keeps_is_the_formula_s_to_the_byte(config, batch):
     model = GPT(config)
     tokens, targets = torch.randint(config.vocabulary, (2, batch, config.sequence))
     x = torch.randn(batch, config.sequence, config.hidden, requires_grad=True)
-    assert saved_bytes(model.blocks[0], x, without=model.parameters()) == block_activation_bytes(config, batch)
+    with saved(model.parameters()) as block:
+        model.blocks[0](x)
+    assert block.num_bytes == block_activation_bytes(config, batch)
     # tokens and targets share one storage, which counts once
-    whole = saved_bytes(lambda: next_token_loss(model(tokens.clone()), targets.clone()), without=model.parameters())
-    assert whole == config.layers * block_activation_bytes(config, batch) + outer_activation_bytes(config, batch)
+    with saved(model.parameters()) as whole:
+        next_token_loss(model(tokens.clone()), targets.clone())
+    assert whole.num_bytes == config.layers * block_activation_bytes(config, batch) + outer_activation_bytes(
+        config, batch
+    )
 
 
 def measure(config, batch, prefetch):

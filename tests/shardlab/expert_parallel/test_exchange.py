@@ -10,9 +10,9 @@ import torch.distributed as dist
 from shardlab import meter
 from shardlab.costs import exchange_bytes, split_expert_bytes, two_level_bytes
 from shardlab.expert_parallel import Nodes, ParallelMoE, SlowLink, Splits, Travel, all_to_all, overlapped, placed
-from shardlab.model.capacity import Capacity
 from shardlab.model.experts import by_loop
 from shardlab.model.moe import MoE, MoEConfig
+from shardlab.model.permutation import Capacity
 from shardlab.model.router import Choice
 
 CONFIG = MoEConfig(8, 8, Choice(8, 2))

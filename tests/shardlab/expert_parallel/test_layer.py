@@ -12,9 +12,9 @@ from shardlab.expert_parallel import Nodes, ParallelMoE, Splits, average_gradien
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.gradient_norm import squared_norm
 from shardlab.mesh.process_groups import create_process_groups
-from shardlab.model.capacity import Capacity
 from shardlab.model.experts import by_batch, by_groups
 from shardlab.model.moe import MoE, MoEConfig
+from shardlab.model.permutation import Capacity
 from shardlab.model.router import Choice
 
 HIDDEN = 8

@@ -15,10 +15,9 @@ from shardlab.expert_parallel import (
     clip_gradients,
     norm_of_gradients,
 )
-from shardlab.model.balance import auxiliary_loss
 from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.recomputation import recompute
-from shardlab.model.router import Choice
+from shardlab.model.router import Choice, auxiliary_loss
 from torch import nn
 
 HIDDEN, ROWS = 8, 6

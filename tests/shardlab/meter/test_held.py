@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from shardlab import meter
-from shardlab.meter.saved import saved
+from shardlab.meter.held import saved
 from torch import nn
 
 # Bytes held: every storage once, the local part of a sharded tensor, gradients and optimizer state only if present

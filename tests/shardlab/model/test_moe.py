@@ -4,13 +4,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shardlab.model.balance import auxiliary_loss, load_of, updated_bias, with_loss, z_loss
-from shardlab.model.capacity import Capacity
 from shardlab.model.experts import by_batch, by_groups, by_loop
 from shardlab.model.moe import MoE, MoEConfig
-from shardlab.model.permutation import from_rows, rows_by_expert, to_rows
+from shardlab.model.permutation import Capacity, from_rows, rows_by_expert, to_rows
 from shardlab.model.recomputation import recompute
-from shardlab.model.router import Choice, Routing, route, softmax
+from shardlab.model.router import (
+    Choice,
+    Routing,
+    auxiliary_loss,
+    load_of,
+    route,
+    softmax,
+    updated_bias,
+    with_loss,
+    z_loss,
+)
 from torch import nn
 from torch.nn import functional
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from shardlab.meter.held import storage_bytes
 from shardlab.model import adam
+from shardlab.model.attention import angles, rotated
 from shardlab.model.gpt import GPT, GPTConfig
-from shardlab.model.rope import angles, rotated
 from torch import nn
 
 # ---- Our Adam matches torch's, also on low-precision weights, and its state is 12 bytes per weight -------------------

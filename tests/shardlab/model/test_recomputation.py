@@ -12,7 +12,7 @@ from shardlab.costs.models.flops import (
     output_flops,
 )
 from shardlab.costs.models.model import Transformer
-from shardlab.meter.saved import saved
+from shardlab.meter.held import saved
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.recomputation import recompute, recomputed
 from torch import nn

@@ -10,7 +10,7 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.memory.activations import layer_activation_bytes_exactly, layer_activation_tensors
 from shardlab.costs.memory.stage import gpt_layer_activation_bytes
 from shardlab.costs.models.model import Transformer
-from shardlab.meter.saved import saved
+from shardlab.meter.held import saved
 from shardlab.model.gpt import Block, GPTConfig
 from shardlab.model.recomputation import recompute
 from shardlab.tensor_parallel.gpt import block_plan

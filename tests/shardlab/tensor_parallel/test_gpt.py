@@ -10,10 +10,9 @@ from shardlab import meter
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
 from shardlab.model.dropout import Dropout
 from shardlab.model.gpt import GPT, Block, GPTConfig, next_token_loss
-from shardlab.tensor_parallel.agreement import check_same_batch
 from shardlab.tensor_parallel.checkpoint import parted
 from shardlab.tensor_parallel.gpt import block_plan, gpt_plan, vocabulary_parallel_loss
-from shardlab.tensor_parallel.gradients import cuts_of, split_parameters, sum_partial_gradients
+from shardlab.tensor_parallel.gradients import cuts_of, sum_partial_gradients
 from shardlab.tensor_parallel.plan import apply_plan
 from shardlab.tensor_parallel.splits import Column, Heads, Row, Vocabulary
 from torch import nn
@@ -137,7 +136,7 @@ def bill_of_a_block(config, sequence_parallel):
         y.sum().backward()
     with meter.record() as finish:
         sum_partial_gradients(block, group=None)
-    split = sum(parameter.numel() for parameter in split_parameters(block))
+    split = sum(block.get_parameter(name).numel() for name in cuts_of(block))
     return [[(e.kind, e.payload_bytes) for e in bill.events] for bill in (forward, backward, finish)], (
         forward.sent_bytes,
         backward.sent_bytes,
@@ -258,24 +257,6 @@ def test_what_cannot_be_split_ends_in_a_sentence_on_every_rank():
     assert first[8].startswith("rank 2 has a different model or plan from rank 0: up: Column(")
     assert first[9].startswith("rank 1 has a different model or plan from rank 0: seed 1, but rank 0 has seed 0")
     assert "torch.bfloat16, but rank 0 has norm_1.weight [16] torch.float32" in first[10]
-
-
-def other_batches():
-    rank, told = dist.get_rank(), []
-    tokens = torch.zeros(2, 8, dtype=torch.long)
-    check_same_batch(tokens, tokens + 1, group=None)
-    for other in (tokens[:, : 8 - rank], tokens + rank, tokens.int() if rank else tokens):
-        with pytest.raises(ValueError, match="Give every tensor-parallel rank the same batch") as caught:
-            check_same_batch(tokens, other, group=None)
-        told.append(str(caught.value).partition(", checksum")[0])
-    return told
-
-
-def test_ranks_with_other_batches_are_told_so():
-    (*told,), *others = shardlab.run(other_batches, ranks=3, timeout=30)
-    assert all(other == told for other in others)
-    begin = "rank 1 has a different batch from rank 0: input 1: "
-    assert told == [f"{begin}[2, 7] torch.int64", f"{begin}[2, 8] torch.int64", f"{begin}[2, 8] torch.int32"]
 
 
 def bad_inputs(sequence_parallel):

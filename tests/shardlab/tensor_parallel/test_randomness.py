@@ -10,8 +10,7 @@ from shardlab.model.dropout import Dropout
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.model.recomputation import recompute
 from shardlab.tensor_parallel.gpt import gpt_plan, vocabulary_parallel_loss
-from shardlab.tensor_parallel.plan import apply_plan
-from shardlab.tensor_parallel.randomness import RandomStreams
+from shardlab.tensor_parallel.plan import RandomStreams, apply_plan
 
 CONFIG = GPTConfig(layers=1, hidden=16, heads=4, sequence=8, vocabulary=16, dropout=0.5, flash=False)
 

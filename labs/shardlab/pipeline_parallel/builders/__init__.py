@@ -1,18 +1,12 @@
-"""One file per schedule. Every builder takes (num_ranks, num_microbatches) and returns a `Schedule`."""
+"""The schedules, one file per family. Every builder takes (num_ranks, num_microbatches) and returns a `Schedule`."""
 
 from collections.abc import Callable
 
-from shardlab.pipeline_parallel.builders.dualpipe import dualpipe
-from shardlab.pipeline_parallel.builders.dualpipe_v import dualpipe_v
-from shardlab.pipeline_parallel.builders.gpipe import gpipe
+from shardlab.pipeline_parallel.builders.controllable_memory import v_half, v_min
+from shardlab.pipeline_parallel.builders.dualpipe import dualpipe, dualpipe_v
 from shardlab.pipeline_parallel.builders.greedy import greedy
-from shardlab.pipeline_parallel.builders.interleaved import interleaved
-from shardlab.pipeline_parallel.builders.one_f_one_b import one_f_one_b
-from shardlab.pipeline_parallel.builders.v_half import v_half
-from shardlab.pipeline_parallel.builders.v_min import v_min
-from shardlab.pipeline_parallel.builders.zb_h1 import zb_h1
-from shardlab.pipeline_parallel.builders.zb_h2 import zb_h2
-from shardlab.pipeline_parallel.builders.zbv import zbv
+from shardlab.pipeline_parallel.builders.one_f_one_b import gpipe, interleaved, one_f_one_b
+from shardlab.pipeline_parallel.builders.zero_bubble import zb_h1, zb_h2, zbv
 from shardlab.pipeline_parallel.schedule import Schedule
 
 BUILDERS: dict[str, Callable[..., Schedule]] = {

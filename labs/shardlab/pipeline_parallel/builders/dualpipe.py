@@ -1,8 +1,7 @@
-"""DualPipe: half of the microbatches enter at each end of the pipeline, and every stage is held by two ranks."""
+"""DualPipe, and DualPipeV, which is DualPipe folded into a V."""
 
 from shardlab.pipeline_parallel.builders.eight_steps import eight_steps
-from shardlab.pipeline_parallel.builders.lane import Lane
-from shardlab.pipeline_parallel.builders.sizes import need_sizes
+from shardlab.pipeline_parallel.builders.lane import Lane, need_sizes
 from shardlab.pipeline_parallel.schedule import Schedule, Slot
 
 
@@ -28,10 +27,10 @@ def dualpipe(num_ranks: int, num_microbatches: int) -> Schedule:
             f"half of the microbatches enter at each end: use {num_microbatches - 1} or "
             f"{num_microbatches + 1}, not {num_microbatches}"
         )
-    return [_one_rank(rank, num_ranks, num_microbatches) for rank in range(num_ranks)]
+    return [_rank_of_dualpipe(rank, num_ranks, num_microbatches) for rank in range(num_ranks)]
 
 
-def _one_rank(rank: int, num_ranks: int, num_microbatches: int) -> list[Slot]:
+def _rank_of_dualpipe(rank: int, num_ranks: int, num_microbatches: int) -> list[Slot]:
     to_end = min(rank, num_ranks - 1 - rank)
     near, far = to_end, num_ranks - 1 - to_end
     half = num_microbatches // 2
@@ -40,4 +39,27 @@ def _one_rank(rank: int, num_ranks: int, num_microbatches: int) -> list[Slot]:
     enters_near, enters_far = (from_rank_0, from_last_rank) if rank == to_end else (from_last_rank, from_rank_0)
     lane = Lane({near: enters_near, far: enters_far})
     eight_steps(lane, near, far, to_end=to_end, length=num_ranks // 2, num_microbatches=half)
+    return lane.slots
+
+
+def dualpipe_v(num_ranks: int, num_microbatches: int) -> Schedule:
+    """Rank r runs stage r on the way down and stage 2P-1-r on the way up; all microbatches enter at rank 0.
+
+    At balance each rank idles (P-1)(F&B + B - 3W), with 2P+1 half-size activations.
+    Raises ValueError for fewer than 2P microbatches.
+    Source: deepseek-ai/DualPipe, dualpipev.py; "cut-in-half", Sea AI Lab, 2025.
+    """
+    need_sizes(num_ranks, num_microbatches)
+    if num_microbatches < 2 * num_ranks:
+        raise ValueError(
+            f"DualPipeV needs 2 microbatches per rank: use {2 * num_ranks} or more, not {num_microbatches}, "
+            f"on {num_ranks} ranks"
+        )
+    return [_rank_of_dualpipe_v(rank, num_ranks, num_microbatches) for rank in range(num_ranks)]
+
+
+def _rank_of_dualpipe_v(rank: int, num_ranks: int, num_microbatches: int) -> list[Slot]:
+    down, up = rank, 2 * num_ranks - 1 - rank
+    lane = Lane({down: range(num_microbatches), up: range(num_microbatches)})
+    eight_steps(lane, down, up, to_end=rank, length=num_ranks, num_microbatches=num_microbatches)
     return lane.slots

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from shardlab.pipeline_parallel.builders.sizes import need_sizes
+from shardlab.pipeline_parallel.builders.lane import need_sizes
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule
 

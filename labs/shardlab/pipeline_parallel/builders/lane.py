@@ -35,13 +35,10 @@ class Lane:
             self.slots.append(Action(Kind.I, stage, microbatch))
             self._weights.append((stage, microbatch))
 
-    def weight_gradient(self, stage: int | None = None) -> None:
-        """W of the oldest I without one, of any stage or of the given stage."""
-        for waiting in self._weights:
-            if stage in (None, waiting[0]):
-                self._weights.remove(waiting)
-                self.slots.append(Action(Kind.W, *waiting))
-                return
+    def weight_gradient(self) -> None:
+        """W of the oldest I without one."""
+        if self._weights:
+            self.slots.append(Action(Kind.W, *self._weights.popleft()))
 
     def overlap(self, forward: int, backward: int) -> None:
         """F of one stage and B of another as a pair. If one of them has none left, the other runs alone."""
@@ -56,6 +53,18 @@ class Lane:
         """How many F of this stage remain."""
         return len(self._forwards[stage])
 
-    def weights_left(self, stage: int | None = None) -> int:
-        """How many W are queued, of any stage or of the given stage."""
-        return sum(stage in (None, waiting[0]) for waiting in self._weights)
+    def weights_left(self) -> int:
+        """How many W are queued."""
+        return len(self._weights)
+
+
+def need_sizes(num_ranks: int, num_microbatches: int, *, least_ranks: int = 1) -> None:
+    """Raise ValueError unless both numbers are integers and large enough."""
+    for name, number, least in (
+        ("ranks", num_ranks, least_ranks),
+        ("microbatches", num_microbatches, 1),
+    ):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ValueError(f"{name} = {number!r} is not a number of {name}: use a whole number, {least} or more")
+        if number < least:
+            raise ValueError(f"{name} = {number} is too few for this schedule: use {least} or more")

@@ -1,11 +1,13 @@
-"""Schedules that repeat one building block, the path of a microbatch through the V, every six ticks.
+"""V-Half and V-Min repeat one building block, the path of a microbatch through ZBV's V, every six ticks.
 
+V-Half has about half of 1F1B's activations, and a bubble between those of ZBV and V-Min; V-Min has a third.
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, arXiv 2405.15362, section 3.
 """
 
 from collections.abc import Callable
 
-from shardlab.pipeline_parallel.builders.fill import fill_with_weights
+from shardlab.pipeline_parallel.builders.lane import need_sizes
+from shardlab.pipeline_parallel.builders.zero_bubble import fill_with_weights
 from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, inputs_of
 from shardlab.pipeline_parallel.simulation import simulate
 
@@ -13,6 +15,53 @@ PERIOD = 6  # ticks: F, I and W of two chunks
 
 Lane = dict[int, Action]  # tick -> the rank's action
 Block = list[tuple[int, Kind, int]]  # the passes of one microbatch on one rank: tick, kind, stage
+
+
+def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
+    """Rank r runs stage r on the way down and stage 2P-1-r on the way up: the stages of ZBV, in another order.
+
+    In both forward and backward, a microbatch takes two ticks per rank on the way down and one on the way up, so it
+    lives 6P ticks. A new one enters every 6 ticks, so about P half-size activations are alive, or P+2 with queued W
+    (P+1 for odd P). The slow legs leave free ticks at both ends of the step, into which passes are moved.
+    Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, arXiv 2405.15362, section 3 and figure 4.
+    """
+    need_sizes(num_ranks, num_microbatches)
+    return repeated(_block_of_v_half, num_ranks, num_microbatches)
+
+
+def _block_of_v_half(rank: int, num_ranks: int) -> Block:
+    """When one microbatch passes this rank: (tick, kind, stage)."""
+    wait = 3 if num_ranks % 2 == 0 else 0  # else F and I of a chunk would be on the same tick of the period
+    down, up = rank, 2 * num_ranks - 1 - rank
+    return [
+        (2 * rank, Kind.F, down),
+        (3 * num_ranks - 2 - rank, Kind.F, up),
+        (3 * num_ranks - 1 + wait + 2 * rank, Kind.I, up),
+        (6 * num_ranks - 2 + wait - rank, Kind.I, down),
+    ]
+
+
+def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
+    """Rank r runs stage r on the way down and stage 2P-1-r on the way up: the stages of ZBV, in another order.
+
+    A microbatch goes F down, F up, I down, I up, one rank per tick, so it lives 4P ticks. A new one enters every 6
+    ticks, so about 4P/6 half-size activations are alive, or 2 ceil((P+2)/3) with queued W.
+    Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, arXiv 2405.15362, section 3 and figure 4.
+    """
+    need_sizes(num_ranks, num_microbatches)
+    return repeated(_block_of_v_min, num_ranks, num_microbatches)
+
+
+def _block_of_v_min(rank: int, num_ranks: int) -> Block:
+    """When one microbatch passes this rank: (tick, kind, stage)."""
+    wait = 2 if num_ranks % 3 == 0 else 0  # else F and I of a chunk would be on the same tick of the period
+    down, up = rank, 2 * num_ranks - 1 - rank
+    return [
+        (rank, Kind.F, down),
+        (2 * num_ranks - 1 - rank, Kind.F, up),
+        (2 * num_ranks + wait + rank, Kind.I, up),
+        (4 * num_ranks - 1 + wait - rank, Kind.I, down),
+    ]
 
 
 def repeated(block: Callable[[int, int], Block], num_ranks: int, num_microbatches: int) -> Schedule:
