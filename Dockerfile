@@ -9,12 +9,11 @@ FROM ${BASE} AS packages
 # An index of CPU builds of torch; without it the image holds several GB of GPU libraries. For an image that uses GPUs,
 # pass an empty value.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-COPY pyproject.toml constraints.txt /tmp/
+COPY pyproject.toml constraints.txt requirements.lock /tmp/
 WORKDIR /tmp
 RUN python3 -m venv /venv \
- && /venv/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
-    > requirements.txt \
- && /venv/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt -r requirements.txt \
+ && /venv/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r requirements.lock \
+ && /venv/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt torch \
     ${TORCH_INDEX:+--extra-index-url $TORCH_INDEX} \
  && rm -rf /venv/lib/python3*/site-packages/torch/test
 
@@ -66,4 +65,4 @@ WORKDIR /home/student/sys602/work
 EXPOSE 8888
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
   CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8888/api', timeout=4)"]
-CMD ["sh", "-c", "shardlab study --folder . begin && exec jupyter lab start.ipynb --ip=0.0.0.0 --port=8888 --no-browser"]
+CMD ["sh", "-c", "shardlab study --folder . begin && exec jupyter lab --LabApp.default_url=/lab/tree/start.ipynb --ip=0.0.0.0 --port=8888 --no-browser"]

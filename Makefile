@@ -20,6 +20,8 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 READY := $(VENV)/.setup-done$(if $(GPU),-gpu)
 READY_DEV := $(READY)-dev
 INSTALL = "$(BIN)/python" install.py --torch '$(TORCH)' $(if $(GPU),--gpu,--torch-index '$(TORCH_INDEX)')
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock' --constraints constraints.txt --no-emit-package torch pyproject.toml
 LAB_FLAGS := --ip=$(LAB_IP) --port=$(PORT) $(if $(HEADLESS),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
 # Learners work in a separate folder, which updates never overwrite. course/.jupyter switches the formgrader off for
 # them. Teachers open the whole course with AT=.
@@ -30,11 +32,11 @@ OLD_PYTHON := Python 3.11 or newer is needed. If yours has another name: make PY
 export PATH := $(BIN):$(PATH)
 
 .PHONY: help setup setup-dev lab test check style notebooks grade own-solutions kill-matrix forged-matrix stability demo bench validate \
-	figures site docker clean
+	figures site lock docker clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml requirements.lock
 	@test -w . || { echo "This folder cannot be written to: copy the course to your home folder."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(OLD_PYTHON)")'
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
@@ -43,7 +45,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 	@"$(BIN)/shardlab" doctor || true
 
-$(READY_DEV): $(READY)
+$(READY_DEV): $(READY) requirements-dev.lock
 	@$(INSTALL) --extra dev
 	@touch $@
 
@@ -54,7 +56,7 @@ setup-dev: $(READY_DEV)  ## add what tests, `make check`, `make bench` and lab 2
 lab: setup  ## check the machine and open JupyterLab in work/, your own folder (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
 	@"$(BIN)/shardlab" doctor --brief || true
 	$(if $(LEARNER),@"$(BIN)/shardlab" study --folder "$(AT)" begin)
-	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),start.ipynb) $(LAB_FLAGS)
+	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),--LabApp.default_url=/lab/tree/start.ipynb) $(LAB_FLAGS)
 
 test: setup-dev $(if $(FAST),style,check)  ## style, types, and a fixed sample of the tests (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
 	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
@@ -100,6 +102,12 @@ figures: setup  ## draw the figures of docs/images again
 
 site: setup  ## write the course as offline pages to build/site: weeks with outputs, docs, search (SITE_URL=: to publish it)
 	"$(BIN)/autograder" site $(if $(SITE_URL),--url "$(SITE_URL)")
+
+lock:  ## renew the versions and hashes of both lock files from constraints.txt (needs uv)
+	@command -v uv >/dev/null || { echo "uv is needed: pip install uv"; exit 1; }
+	$(COMPILE) --output-file requirements.lock
+	$(COMPILE) --output-file requirements-dev.lock --extra dev \
+		$$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' requirements.lock)
 
 docker:  ## build the image sys602 (DOCKER=podman; BASE=, TORCH_INDEX= as in the Dockerfile)
 	$(DOCKER) build -t sys602 $(if $(BASE),--build-arg BASE='$(BASE)') --build-arg TORCH_INDEX='$(TORCH_INDEX)' .

@@ -1,7 +1,8 @@
 """Install the course into the environment of the Python that runs this file. `make setup` calls it.
 
-It needs only Python itself. It installs the versions of constraints.txt with `uv` or pip, prefers the CPU build of
-torch, and prints large downloads as they begin.
+It needs only Python itself. It installs the packages of requirements.lock with `uv` or pip, which compare the hash of
+every file. torch comes next, at its pinned version but without a hash: its CPU build is one file per platform, on an
+index of its own. Large downloads are printed as they begin.
 """
 
 import argparse
@@ -21,21 +22,25 @@ Installer = Callable[..., bool]
 # What people set in pip to reach their packages. uv reads none of it.
 PACKAGE_SOURCES = r"\b(cert|client-cert|extra-index-url|find-links|index-url|no-index|proxy|trusted-host)="
 HEARTBEAT_SECONDS = 20
+LOCK_FAILED = """\
+  The packages of {files} are not installed. If the lines above speak of hashes, a downloaded file is not the
+  one that the course was tested with, so none was used. Empty the cache (`pip cache purge`, `uv cache clean`) and try
+  again. If the file still differs, your package index serves another one: use another index, and report it."""
 
 
 def main() -> None:
-    """Install torch, then the course with its dependencies; exit with 1 if something failed."""
+    """Install the locked packages, torch and the course itself; exit with 1 if something failed."""
     options = read_options()
-    constraints = write_constraints(options.torch)
     install = pip_install if pip_has_sources() or not shutil.which("uv") else uv_install
     print(
         f"Installing the pinned packages into {sys.prefix} with {install.__name__.split('_')[0]}: some minutes, once."
     )
     begin = time.perf_counter()
-    if not options.gpu:
-        install_cpu_torch(install, options.torch, options.torch_index)
-    extra = f"[{options.extra}]" if options.extra else ""
-    done = install("-c", str(constraints), options.torch, "-e", f"{ROOT}{extra}")
+    done = (
+        install_locked(install, options.extra)
+        and install_torch(install, options)
+        and install("--no-deps", "--no-build-isolation", "-e", str(ROOT))
+    )
     print(f"  {'done' if done else 'failed'} after {time.perf_counter() - begin:.0f} s")
     sys.exit(not done)
 
@@ -45,16 +50,31 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--torch", required=True, help="the requirement, such as torch==2.13.0")
     parser.add_argument("--torch-index", default="", help="where CPU builds are, if the usual index has none")
     parser.add_argument("--gpu", action="store_true", help="take the build with GPU libraries")
-    parser.add_argument("--extra", help="an extra of pyproject.toml, such as dev")
+    parser.add_argument("--extra", choices=["dev"], help="the extra of pyproject.toml that has a lock file")
     return parser.parse_args()
 
 
-def write_constraints(torch: str) -> Path:
-    """Write the pins, with `torch` in place of its line, into the environment."""
-    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("torch==")]
-    path = Path(sys.prefix) / "constraints.txt"
-    path.write_text("\n".join([*pins, torch, ""]))
-    return path
+def install_locked(install: Installer, extra: str | None = None, folder: Path = ROOT) -> bool:
+    """Install the packages of the lock files, if every file has one of its hashes, and return whether that succeeded.
+
+    Both installers check all files before they install the first.
+    """
+    names = ["requirements.lock", *([f"requirements-{extra}.lock"] if extra else [])]
+    files = [argument for name in names for argument in ("-r", str(folder / name))]
+    done = install("--require-hashes", "--no-deps", *files)
+    if not done:
+        print(LOCK_FAILED.format(files=" and ".join(names)), flush=True)
+    return done
+
+
+def install_torch(install: Installer, options: argparse.Namespace) -> bool:
+    """Install torch, with GPU libraries if they were asked for or no other build exists, and return whether it worked.
+
+    The locked packages already hold what every build needs, so only GPU libraries can be downloaded with it.
+    """
+    if not options.gpu:
+        install_cpu_torch(install, options.torch, options.torch_index)
+    return install(options.torch)
 
 
 def pip_has_sources() -> bool:

@@ -11,8 +11,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero3
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from torch import Tensor
 from torch.distributed.fsdp import fully_shard

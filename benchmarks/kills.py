@@ -39,7 +39,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "model": {"layers": 4, "hidden": 64, "heads": 4, "sequence": 64},
     "mesh": {"dp": 2},
     "step": {"batch": 16, "microbatches": 2, "zero": 1, "dtype": "float64"},
-    "rate": {"peak": 3e-3, "warmup": 4},
+    "lr": {"peak": 3e-3, "warmup": 4},
     "checkpoints": {"every": EVERY},
     "log": {"measure": 0, "tensorboard": False, "figure": False},
 }

@@ -2,8 +2,11 @@
 
 import re
 
+import nbformat
 import pytest
 import typer
+from bs4 import BeautifulSoup
+from markdown_it import MarkdownIt
 from shardlab.commands.cli import app as shardlab_app
 
 from autograder.cli import app as autograder_app
@@ -120,6 +123,47 @@ def test_the_first_screen_of_the_readme_counts_what_is_there():
     assert f"[{notebooks} notebooks](" in text
     assert f" {sum(map(len, WEEKS_OF_CHECKS.values()))} graded exercises " in text
     assert f"[{len(EXHIBITS)} public bugs](" in text and all(one.threads for one in EXHIBITS)
+
+
+def images_without_words(text: str) -> list[str]:
+    """Sources of the images of a Markdown text, or of HTML in it, whose alt text is empty or only a file name."""
+    found = []
+    for token in MarkdownIt().parse(text):
+        for one in token.children or []:
+            if one.type == "image" and not re.search(r"\w \w", one.content):
+                found.append(str(one.attrs["src"]))
+    for tag in BeautifulSoup(text, "html.parser").find_all("img"):
+        if not re.search(r"\w \w", str(tag.get("alt", ""))):
+            found.append(str(tag.get("src")))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_image_has_an_alt_text(page):
+    assert images_without_words(page.read_text()) == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "course").rglob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_image_of_a_week_has_an_alt_text(path):
+    prose = [cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown"]
+    assert images_without_words("\n\n".join(prose)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("![Two ranks wait](a.png)", []),
+        ("a ![](a.png) b", ["a.png"]),
+        ("![a.png](a.png)", ["a.png"]),
+        ("> - ![ ][x]\n\n[x]: a.png", ["a.png"]),
+        ('<img src="a.png">', ["a.png"]),
+        ('<p><img alt="" src="a.png"></p>', ["a.png"]),
+        ('<img src="a.png" alt="Two ranks wait">', []),
+        ("`![](a.png)`", []),
+    ],
+)
+def test_an_image_without_words_is_noticed(text, found):
+    assert images_without_words(text) == found
 
 
 RIGHT = """# A page · of two

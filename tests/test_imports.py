@@ -25,6 +25,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("meter",),
         ("ranks",),
         ("own",),
+        ("home",),
         (ITSELF,),
         ("model",),
         ("collectives", "mesh"),

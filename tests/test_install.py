@@ -1,7 +1,13 @@
 """What `make setup` installs: install.py and the two lists of packages, a student's and a developer's."""
 
+import argparse
+import hashlib
+import re
+import shutil
 import subprocess
 import sys
+import venv
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
@@ -66,11 +72,80 @@ def test_a_version_is_read_without_its_build():
     assert install.installed_version("no-such-package") == ""
 
 
-def test_the_constraints_hold_the_torch_that_was_chosen(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    lines = install.write_constraints("torch>=2.14.1").read_text().splitlines()
-    assert [line for line in lines if line.startswith("torch")] == ["torch>=2.14.1"]
-    assert "numpy==" in "".join(lines)
+def record(calls, works):
+    def installer(*arguments, may_fail=False):
+        calls.append(arguments)
+        return works or may_fail
+
+    return installer
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_torch_comes_last_and_a_gpu_build_as_it_is(without_torch, gpu):
+    calls, wanted = [], "torch>=2.14.1" if gpu else "torch==2.13.0"
+    options = argparse.Namespace(gpu=gpu, torch=wanted, torch_index=INDEX)
+    assert install.install_torch(record(calls, works=True), options)
+    assert calls == ([] if gpu else [OWN]) + [(wanted,)]
+
+
+@pytest.mark.parametrize(("extra", "num_files"), [(None, 1), ("dev", 2)])
+def test_the_lock_files_are_installed_with_their_hashes_only(extra, num_files):
+    calls = []
+    assert install.install_locked(record(calls, works=True), extra)
+    assert calls[0][:2] == ("--require-hashes", "--no-deps") and calls[0].count("-r") == num_files
+    assert all((ROOT / name).is_file() for name in calls[0][3::2])
+
+
+@pytest.fixture
+def locked_wheel(tmp_path, monkeypatch):
+    """A folder with a lock file, the wheel of the one small package in it, and an environment to install it into."""
+    wheel = tmp_path / "sys602_tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("sys602_tiny.py", "")
+        archive.writestr(
+            "sys602_tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: sys602-tiny\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "sys602_tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("sys602_tiny-1.0.dist-info/RECORD", "")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (tmp_path / "requirements.lock").write_text(f"sys602-tiny==1.0 \\\n    --hash=sha256:{digest}\n")
+    for tool in ("PIP", "UV"):
+        monkeypatch.setenv(f"{tool}_NO_INDEX", "1")
+        monkeypatch.setenv(f"{tool}_FIND_LINKS", str(tmp_path))
+    venv.create(tmp_path / "environment", with_pip=False)
+    monkeypatch.setenv("PIP_TARGET", str(next(tmp_path.glob("environment/lib/*/site-packages"))))
+    return tmp_path
+
+
+def installed(folder: Path) -> bool:
+    return bool([*folder.glob("environment/lib/*/site-packages/sys602_tiny.py")])
+
+
+INSTALLERS = [
+    install.pip_install,
+    pytest.param(install.uv_install, marks=pytest.mark.skipif(not shutil.which("uv"), reason="uv is not installed")),
+]
+
+
+@pytest.mark.parametrize("installer", INSTALLERS)
+@pytest.mark.parametrize("tampered", ["lock", "wheel", "no hash", None])
+def test_a_tampered_package_is_not_installed(locked_wheel, installer, tampered, capfd, monkeypatch):
+    if installer is install.uv_install:
+        monkeypatch.setattr(sys, "executable", str(locked_wheel / "environment/bin/python"))
+    lock = locked_wheel / "requirements.lock"
+    if tampered == "wheel":
+        with zipfile.ZipFile(locked_wheel / "sys602_tiny-1.0-py3-none-any.whl", "a") as archive:
+            archive.writestr("sys602_tiny/worse.py", "")
+    elif tampered:
+        lock.write_text(
+            lock.read_text().partition(":")[0] + ":" + "0" * 64 if tampered == "lock" else "sys602-tiny==1.0"
+        )
+    assert install.install_locked(installer, folder=locked_wheel) == installed(locked_wheel) == (tampered is None)
+    printed = capfd.readouterr()
+    assert ("a downloaded file is not the\n  one that the course was tested with" in printed.out) == bool(tampered)
+    assert not tampered or re.search("hash", printed.err, re.IGNORECASE)
 
 
 @pytest.mark.parametrize(

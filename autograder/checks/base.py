@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from autograder.checks import packets
+from autograder.checks.difference import wrong_number, wrong_property
 from autograder.checks.packets import ObservedCall, size
 from autograder.jobs.message import Job, Request
 
@@ -178,22 +179,16 @@ def wrong_value(
     if not isinstance(received, torch.Tensor):
         return f"On rank {rank}, {what} is {_short(received)}, not a tensor."
     if received.dtype != expected.dtype:
-        return f"On rank {rank}, {what} has dtype {_dtype(received)}, expected {_dtype(expected)}."
+        return wrong_property(rank, what, "dtype", _dtype(expected), _dtype(received))
     if received.shape != expected.shape:
-        return f"On rank {rank}, {what} has shape {list(received.shape)}, expected {list(expected.shape)}."
+        return wrong_property(rank, what, "shape", str(list(expected.shape)), str(list(received.shape)))
     if not expected.numel():
         return None  # an empty tensor has no largest number
     if relative:
-        wrong = ~((received - expected).abs() <= relative * expected.abs().max())  # negated, so that NaN is wrong
+        differs = ~((received - expected).abs() <= relative * expected.abs().max())  # negated, so that NaN is wrong
     else:
-        wrong = (received != expected) & ~(received.isnan() & expected.isnan())
-    if wrong.any():
-        index, num = int(wrong.flatten().nonzero()[0]), int(wrong.sum())
-        return (
-            f"On rank {rank}, {num} of {expected.numel()} numbers of {what} {'is' if num == 1 else 'are'} wrong: "
-            f"number {index} is {received.flatten()[index].item():g}."
-        )
-    return None
+        differs = (received != expected) & ~(received.isnan() & expected.isnan())
+    return wrong_number(rank, what, differs, expected, received) if differs.any() else None
 
 
 def touched_input(rank: int, reported: dict[str, Any], task: Task) -> str | None:

@@ -113,11 +113,8 @@ def _hint(number: int, count: int, text: str) -> str:
 
 
 def _table(one: Compared) -> str:
-    columns = {"rank": str(one.rank), "its input": one.given, "compared": one.what}
-    columns |= {"expected": one.expected, "received": one.received}
-    shown = {name: value for name, value in columns.items() if value}
-    names = "".join(f'<th style="{_CELL}">{name}</th>' for name in shown)
-    values = "".join(f'<td style="{_CELL}"><code>{escape(value)}</code></td>' for value in shown.values())
+    names = "".join(f'<th style="{_CELL}">{name}</th>' for name in one.row)
+    values = "".join(f'<td style="{_CELL}"><code>{escape(value)}</code></td>' for value in one.row.values())
     style = "border-collapse: collapse; border: none; margin: .4em 0"
     return f'<table style="{style}"><tr>{names}</tr><tr style="background: none">{values}</tr></table>'
 
@@ -153,7 +150,7 @@ def _failed_line(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _without_folders(line: str) -> str:
-    """A traceback's `File "…", line 3` with a place that the student knows; every other line is unchanged."""
+    """Replace the path in a traceback's `File "…", line 3` by a name that the student knows; keep any other line."""
     if (match := _FRAME.match(line)) is None:
         return line
     spaces, name, number, function = match.groups()

@@ -1,8 +1,7 @@
-"""Keep the expected number, the received number and the input behind a sentence about wrong numbers."""
+"""Keep the expected value, the received value and the input behind a sentence about a wrong value."""
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import torch
 
 from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.difference import Difference, Wrong
 
 MOST_INPUT = 8  # a longer input is not shown
-_NUMBER = re.compile(r"On rank (\d+), \d+ of (\d+) numbers of .+ (?:is|are) wrong: number (\d+) is (\S+)\.$")
-_PROPERTY = re.compile(r"On rank (\d+), .+ has (shape|dtype) (.+), expected (.+)\.$")
 
 
 @dataclass(frozen=True)
@@ -21,41 +19,41 @@ class Compared:
     """What one rank should have returned and what it returned; `given` is its input, or "" if that is long."""
 
     sentence: str  # the check's sentence about it
-    rank: int
-    what: str  # number 3, shape or dtype
-    expected: str
-    received: str
+    difference: Difference
     given: str = ""
+
+    @property
+    def row(self) -> dict[str, str]:
+        """The cells of a table by the names of their columns, without empty ones."""
+        one = self.difference
+        cells = {"rank": str(one.rank), "its input": self.given, "compared": one.what}
+        cells |= {"expected": _written(one.expected), "received": _written(one.received)}
+        return {name: value for name, value in cells.items() if value}
 
 
 def comparing(check: Check, found: list[Compared]) -> Check:
-    """The same check, which also appends to `found` the comparison behind each sentence that names a number."""
+    """The same check, which also appends to `found` the comparison behind each sentence that carries one."""
 
     def judge(case: Case, task: Task, reply: Reply) -> str | None:
         sentence = check.judge(case, task, reply)
         with suppress(Exception):  # a rank may report anything, and comparing must not break the check
-            if sentence and (compared := of_sentence(sentence, task)):
+            if isinstance(sentence, Wrong) and (compared := of_sentence(sentence, task)):
                 found.append(compared)
         return sentence
 
     return replace(check, judge=judge)
 
 
-def of_sentence(sentence: str, task: Task) -> Compared | None:
-    """The comparison that a sentence is about, or None if it is about something else or the task cannot tell."""
-    if match := _PROPERTY.match(sentence):
-        rank, what, received, expected = match.groups()
-        return Compared(sentence, int(rank), what, expected, received, _given(task, int(rank)))
-    if (match := _NUMBER.match(sentence)) is None:
+def of_sentence(sentence: Wrong, task: Task) -> Compared | None:
+    """The comparison that a sentence is about, or None if both values look the same when they are written."""
+    one = sentence.difference
+    if _written(one.expected) == _written(one.received):
         return None
-    rank, count, place = (int(match[group]) for group in (1, 2, 3))
-    wanted = task.expected[rank]
-    if not isinstance(wanted, torch.Tensor) or wanted.numel() != count:
-        return None
-    expected = f"{wanted.flatten()[place].item():g}"
-    if expected == match[4]:
-        return None  # the sentence is about another tensor, or both numbers look the same
-    return Compared(sentence, rank, f"number {place}", expected, match[4], _given(task, rank))
+    return Compared(str(sentence), one, _given(task, one.rank))
+
+
+def _written(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _given(task: Task, rank: int) -> str:

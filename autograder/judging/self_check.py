@@ -12,6 +12,7 @@ from typing import Any
 
 from shardlab import study
 from shardlab.ranks.travel import by_value, cell_sources
+from shardlab.ranks.warm import IDLE_LIMIT
 from shardlab.study.records import digest
 
 from autograder import weeks
@@ -32,6 +33,7 @@ TRY_AGAIN = (
 
 _judges: dict[int, Judge] = {}
 _one_at_a_time: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)  # for a sandbox, which runs one request
+_timers: dict[int, threading.Timer] = {}  # one that ends an idle sandbox, by process
 
 
 class Points(float):
@@ -64,6 +66,7 @@ def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hin
     with _one_at_a_time[os.getpid()]:
         watched = comparing(noting(found, measured), compared)
         verdict = _judge().judge(watched, answer, PUBLIC_SEED, completed)
+        _end_when_idle()
     hints = {} if verdict.is_right else {number: found.hints[number - 1] for number in range(2, hint + 1)}
     notes = []
     if is_judged := not (verdict.fault or verdict.look):
@@ -152,6 +155,21 @@ def _judge() -> Judge:
         _judges[pid] = Judge()
         atexit.register(close)
     return _judges[pid]
+
+
+def _end_when_idle() -> None:
+    """End this process's sandbox, which holds memory, when there has been no check for `IDLE_LIMIT` seconds."""
+    if (before := _timers.get(os.getpid())) is not None:
+        before.cancel()
+    timer = _timers[os.getpid()] = threading.Timer(IDLE_LIMIT, lambda: _close_unless_used(timer))
+    timer.daemon = True
+    timer.start()
+
+
+def _close_unless_used(timer: threading.Timer) -> None:
+    with _one_at_a_time[os.getpid()]:
+        if _timers.get(os.getpid()) is timer:  # no check has set a new one meanwhile
+            close()
 
 
 def close() -> None:

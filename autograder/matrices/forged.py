@@ -64,7 +64,7 @@ def forgeries() -> dict[str, str]:
 
 
 def everything(checks: Iterable[Check]) -> list[Forged]:
-    """Every wrong answer to the checks that run on ranks, behind every forgery, and one right answer.
+    """All wrong answers and one right answer to each check that runs on ranks, each behind every forgery.
 
     The right answer shows whether a forgery breaks the answer instead of only disguising it.
     """

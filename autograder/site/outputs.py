@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from nbconvert.filters.ansi import ansi2html
@@ -37,65 +38,58 @@ def widget_states(notebook: NotebookNode) -> dict[str, Any]:
 
 
 def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) -> Iterator[str]:
-    for output in _joined(_without_captions(outputs)):
+    caption = ""  # `figures.show` also displays the alt text; here it appears once, below the picture
+    for output, following in pairwise([*_joined(outputs), {}]):
         if output["output_type"] == "stream":
-            if output["text"].strip():
-                yield f'<pre class="output">{ansi2html(output["text"].rstrip())}</pre>'
+            yield f'<pre class="output">{ansi2html(output["text"].rstrip())}</pre>'
         elif output.get("metadata", {}).get(MARK):
             continue  # the widget below shows the same picture
         elif output["output_type"] == "error":
             yield f'<pre class="output error">{ansi2html(chr(10).join(output["traceback"]))}</pre>'
         else:
-            yield _displayed(output["data"], output["metadata"].get("image/png", {}), states, keep)
+            data = output["data"]
+            if WIDGETS in data:
+                yield _widget(data[WIDGETS]["model_id"], states, keep)
+            elif "image/png" in data:
+                about = output["metadata"].get("image/png", {})
+                caption = about.get("alt", "")
+                words = following.get("data", {}).get("text/html", "")
+                yield _figure(data["image/png"], caption, about.get("width"), keep, folded="<details" in words)
+            elif caption and data.get("text/plain") == caption:
+                caption = ""
+            elif "text/html" in data:
+                yield f'<div class="output">{_without_embedded(data["text/html"], keep)}</div>'
+            elif "text/plain" in data:
+                yield f'<pre class="output">{ansi2html(data["text/plain"])}</pre>'
+            else:
+                raise ValueError(f"the site shows no output of type {', '.join(data)}: display a PNG, HTML or text")
 
 
-def _displayed(data: dict[str, Any], about: dict[str, Any], states: dict[str, Any], keep: Keep) -> str:
-    """Return the HTML of what a cell displays; `about` describes its picture."""
-    if WIDGETS in data:
-        return _widget(data[WIDGETS]["model_id"], states, keep)
-    if "image/png" in data:
-        return _figure(data["image/png"], about.get("alt", ""), about.get("width"), keep)
-    if "text/html" in data:
-        return f'<div class="output">{_without_embedded(data["text/html"], keep)}</div>'
-    if "text/plain" in data:
-        return f'<pre class="output">{ansi2html(data["text/plain"])}</pre>'
-    raise ValueError(f"the site shows no output of type {', '.join(data)}: display a PNG, HTML or text")
-
-
-def _without_captions(outputs: Sequence[NotebookNode]) -> Iterator[NotebookNode]:
-    """Drop the alt text that `figures.show` displays below a picture: the site shows it as the picture's caption."""
-    alt = ""
-    for output in outputs:
-        data = output.get("data", {})
-        if alt and "text/html" in data and data.get("text/plain") == alt:
-            alt = ""
-            continue
-        alt = output.get("metadata", {}).get("image/png", {}).get("alt", "")
-        yield output
-
-
-def _joined(outputs: Iterable[NotebookNode]) -> Iterator[dict[str, Any]]:
+def _joined(outputs: Sequence[NotebookNode]) -> Iterator[dict[str, Any]]:
     """Merge adjacent text outputs and drop standard error, which no page is about."""
     text = ""
     for output in outputs:
         if output["output_type"] == "stream":
             text += output["text"] if output["name"] == "stdout" else ""
             continue
-        if text:
+        if text.strip():
             yield {"output_type": "stream", "text": text}
         text = ""
         yield output
-    if text:
+    if text.strip():
         yield {"output_type": "stream", "text": text}
 
 
-def _figure(png: str, alt: str, width: int | None, keep: Keep) -> str:
+def _figure(png: str, alt: str, width: int | None, keep: Keep, *, folded: bool) -> str:
+    """Return a figure with its sentence as the caption; `folded` hides the caption behind a click."""
     if not alt:
         raise ValueError("a figure has no alt text: show it with figures.show")
     size = f' width="{width}" style="--width: {width}px"' if width else ""
     image = f'<img class="figure" alt="{escape(alt)}"{size} src="{keep(base64.b64decode(png))}" loading="lazy">'
-    caption = f"<figcaption>{escape(alt, quote=False)}</figcaption>"
-    return f'<figure><div class="wide" tabindex="0">{image}</div>{caption}</figure>\n'
+    words = escape(alt, quote=False)
+    if folded:
+        words = f"<details><summary>{say('in-words')}</summary>{words.removeprefix('In words: ')}</details>"
+    return f'<figure><div class="wide" tabindex="0">{image}</div><figcaption>{words}</figcaption></figure>\n'
 
 
 def _widget(model: str, states: dict[str, Any], keep: Keep) -> str:

@@ -1,6 +1,6 @@
 """ZeRO-2 on real ranks: gradients are sharded too; they are reduced to their owner during the backward.
 
-Read along in labs/shardlab/data_parallel/zero2.py. Run with `python`, or with `torchrun --nproc-per-node 4`.
+Read along in labs/shardlab/data_parallel/zero.py. Run with `python`, or with `torchrun --nproc-per-node 4`.
 """
 
 import typer

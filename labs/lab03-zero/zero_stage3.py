@@ -1,6 +1,6 @@
 """ZeRO-3 on real ranks: weights are sharded too; a block's weights are gathered for its passes, then freed.
 
-Read along in labs/shardlab/data_parallel/zero3.py. Run with `python`, or with `torchrun --nproc-per-node 4`.
+Read along in labs/shardlab/data_parallel/zero.py. Run with `python`, or with `torchrun --nproc-per-node 4`.
 """
 
 import typer

@@ -18,7 +18,7 @@ EVERY = 4  # steps between two checkpoints
 TABLES: dict[str, dict[str, Any]] = {
     "model": {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128},
     "step": {"batch": 16, "microbatches": 2, "zero": 1},
-    "rate": {"peak": 3e-3, "warmup": 4},
+    "lr": {"peak": 3e-3, "warmup": 4},
     "checkpoints": {"every": EVERY, "keep": 1},
     "log": {"measure": 0, "tensorboard": False, "figure": False},
 }

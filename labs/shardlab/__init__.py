@@ -12,7 +12,8 @@
 | 11 experts, 12 expert parallel | `model` routes, drops and computes; `expert_parallel` spreads experts over ranks |
 | 14 long context | `context_parallel` |
 | 15 capstone | `train`: recipes, the loop, checkpoints that any mesh can load; `own`: the learner's trainer, `mine` |
-| every week | `model` is the model, `figures` draws, `commands` is the `shardlab` command, `study` manages pages |
+| every week | `model` is the model, `figures` draws, `study` manages pages, `home` is their start page |
+| terminal | `commands` is the `shardlab` command |
 """
 
 from shardlab.exports import lazily

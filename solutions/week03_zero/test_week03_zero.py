@@ -8,7 +8,7 @@ import torch
 from shardlab import meter
 from shardlab.costs.memory.states import shard_elements, zero_state_bytes
 from shardlab.data_parallel import reducing
-from shardlab.data_parallel.zero1 import Zero1
+from shardlab.data_parallel.zero import Zero1
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
@@ -56,7 +56,7 @@ def kinds_of_a_step():
 def test_what_the_reading_questions_ask_is_so():
     assert shardlab.run(kinds_of_a_step, ranks=2) == [READING["order"]] * 2
     assert READING["on_the_way"] == reducing.MOST_ON_THE_WAY
-    assert "leave=MOST_ON_THE_WAY" in inspect.getsource(reducing.InBackward.send_full_buckets)
+    assert "leave=MOST_ON_THE_WAY" in inspect.getsource(reducing.Gradients.send)
     assert "_broadcast_params_from_rank" in inspect.getsource(vars(ZeroRedundancyOptimizer)["_sync_params"])
     assert f"dist.{READING['params_by']}(" in inspect.getsource(
         vars(ZeroRedundancyOptimizer)["_broadcast_params_from_rank"]

@@ -557,15 +557,15 @@ check("week03.clip", clip_slices, cases=cases)
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Open `labs/shardlab/data_parallel/` (`sharded_optimizer.py`, `zero1.py`, `reducing.py`) and, in your installed torch,
+# Open `labs/shardlab/data_parallel/` (`sharded_optimizer.py`, `zero.py`, `reducing.py`) and, in your installed torch,
 # `torch/distributed/optim/zero_redundancy_optimizer.py`.
 #
 # 1. `"on_the_way"`: many equal buckets have been sent in a backward of `Zero2`. At most how many of them still hold
-#    their full gradients when `InBackward.send_full_buckets` returns? A number.
+#    their full gradients when `Gradients.send` in `reducing.py` returns? A number.
 # 2. `"params_by"`: torch's `ZeroRedundancyOptimizer` assigns whole parameters to ranks. Which collective, in
 #    `_sync_params`, sends the updated ones back to all ranks? A name.
 # 3. `"order"`: `Zero1.step(max_norm=1.0)`: which three collectives run, in order? A list of names as in week 1, with
-#    `_`. The calls themselves are in `flat.py` and `clipping.py`.
+#    `_`. The calls themselves are in `flat.py` and `mesh/gradient_norm.py`.
 #
 # One more, ungraded, about DeepSpeed's `deepspeed/runtime/zero/stage_1_and_2.py`:
 #

@@ -1,16 +1,21 @@
 """A check's result as a card in a notebook: what it shows, what it folds, and that a student's words stay words."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import nbformat
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from nbclient import NotebookClient
 
-from autograder.checks.base import Task
+from autograder import weeks
+from autograder.checks.base import Reply, Task, wrong_value
+from autograder.checks.difference import Difference, Wrong, wrong
 from autograder.judging import self_check
 from autograder.judging.card import Result, card
-from autograder.judging.compared import of_sentence
+from autograder.judging.compared import comparing, of_sentence
 from autograder.judging.judge import Verdict
 
 EXERCISE = "week01.exchange"
@@ -58,9 +63,11 @@ def shown(text: str, points: float = 0.0, **marks) -> Shown:
 
 def compared():
     """The comparison behind `WRONG`."""
-    expected = [torch.zeros(4), torch.tensor([1.0, 2.0, 5.0, 4.0])]
-    given = [{"args": [torch.tensor([8.0, 7.0, 6.0, 5.0])]}] * 2
-    return of_sentence(WRONG, Task("exchange", 2, given, expected))
+    received, expected = torch.tensor([1.0, 2.0, -3.0, 4.0]), torch.tensor([1.0, 2.0, 5.0, 4.0])
+    inputs = [{"args": [torch.tensor([8.0, 7.0, 6.0, 5.0])]}] * 2
+    sentence = wrong_value(1, received, expected, "the tensor from the partner")
+    assert sentence == WRONG and isinstance(sentence, Wrong)
+    return of_sentence(sentence, Task("exchange", 2, inputs, [torch.zeros(4), expected]))
 
 
 @pytest.mark.parametrize(
@@ -94,22 +101,45 @@ def test_a_comparison_belongs_to_its_own_sentence():
     assert "table" not in one.tags
 
 
+@given(seed=st.integers(0, 9999), dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64]))
+def test_a_sentence_carries_the_first_number_that_differs(seed, dtype):
+    rng = torch.Generator().manual_seed(seed)
+    expected = torch.randint(-9, 10, (2, 3), generator=rng).to(dtype)
+    received = torch.where(torch.rand(2, 3, generator=rng) < 0.5, expected + 1, expected)
+    sentence = wrong_value(3, received, expected)
+    if torch.equal(received, expected):
+        assert sentence is None
+        return
+    place = int((received != expected).flatten().nonzero()[0])
+    values = (expected.flatten()[place].item(), received.flatten()[place].item())
+    assert isinstance(sentence, Wrong)
+    assert sentence.difference == Difference(3, f"number {place}", *values)
+    assert sentence.endswith(f"number {place} is {values[1]:g}.") and type(str(sentence)) is str
+
+
+def test_numbers_that_look_the_same_are_not_compared():
+    sentence = wrong_value(0, torch.tensor([1.0000001]), torch.tensor([1.0]))
+    assert isinstance(sentence, Wrong) and of_sentence(sentence, Task("f", 1, [{"args": []}], [])) is None
+
+
 @pytest.mark.parametrize(
-    "sentence",
-    [
-        "On rank 0, 1 of 9 numbers of another tensor is wrong: number 2 is -3.",  # 9 numbers, but the task expects 4
-        "On rank 1, 1 of 4 numbers of another tensor is wrong: number 2 is 5.",  # the expected number is also 5
-        "On rank 1, too much was sent.",
-    ],
+    ("received", "what", "words"),
+    [(torch.zeros(4), "shape", ("[2]", "[4]")), (torch.zeros(2).double(), "dtype", ("float32", "float64"))],
 )
-def test_a_sentence_about_something_else_is_not_compared(sentence):
-    expected = [torch.zeros(4), torch.tensor([1.0, 2.0, 5.0, 4.0])]
-    assert of_sentence(sentence, Task("exchange", 2, [{"args": []}] * 2, expected)) is None
+def test_a_shape_and_a_dtype_are_compared(received, what, words):
+    sentence = wrong_value(1, received, torch.zeros(2))
+    assert isinstance(sentence, Wrong) and sentence.difference == Difference(1, what, *words)
 
 
-def test_a_shape_is_compared():
-    one = of_sentence("On rank 1, the result has shape [4], expected [2].", Task("f", 2, [{"args": []}] * 2, []))
-    assert one and (one.rank, one.what, one.expected, one.received) == (1, "shape", "[2]", "[4]")
+def test_only_a_sentence_with_a_difference_is_compared():
+    found = []
+    for sentence in (
+        "On rank 1, the result has shape [4], expected [2].",
+        wrong_value(0, torch.zeros(1), torch.ones(1)),
+    ):
+        one = comparing(replace(weeks.find(EXERCISE), judge=lambda *_, text=sentence: text), found)
+        assert one.judge({}, Task("f", 1, [{"args": []}], []), Reply([], None, 0, "")) == sentence
+    assert [one.difference.expected for one in found] == [1.0]
 
 
 def test_a_partly_right_card_says_what_is_right():
@@ -144,7 +174,7 @@ def test_a_students_words_are_never_html(form):
 
 
 def test_hostile_comparisons_are_never_html():
-    sentence = f"On rank 0, the result has dtype {HOSTILE}, expected float32."
+    sentence = wrong(f"On rank 0, the result has dtype {HOSTILE}.", Difference(0, HOSTILE, HOSTILE, f"<i>{HOSTILE}"))
     one = of_sentence(sentence, Task("f", 1, [{"args": []}], []))
     assert one and Shown(card(Result(Verdict(EXERCISE, 0, 2, sentence), compared=[one]))).tags <= ALLOWED
 

@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 from nbclient import NotebookClient
 from nbgrader.utils import determine_grade
+from shardlab.ranks.warm import IDLE_LIMIT
 
 from autograder import check
 from autograder.judging import self_check
@@ -78,3 +79,21 @@ def test_a_notebook_shows_the_verdict_alone_and_nbgrader_reads_the_points(points
     verdict, result = cell.outputs
     assert verdict.text == "the verdict\n" and result.data["text/html"] == ""  # what a browser would show of the value
     assert determine_grade(cell) == (points, 2)
+
+
+# An idle sandbox ends, and a check that came meanwhile keeps it
+
+
+@pytest.mark.parametrize("checked_meanwhile", [False, True])
+def test_only_an_idle_sandbox_is_ended(monkeypatch, checked_meanwhile):
+    ended, started = [], []
+    monkeypatch.setattr(self_check, "close", lambda: ended.append(True))
+    monkeypatch.setattr(self_check.threading.Timer, "start", lambda self: started.extend([self]))
+    self_check._end_when_idle()
+    if checked_meanwhile:
+        self_check._end_when_idle()
+    timer = started[0]
+    assert timer.daemon and timer.interval == IDLE_LIMIT
+    timer.function()
+    assert ended == [True] * (not checked_meanwhile)
+    self_check._timers.clear()

@@ -1,4 +1,4 @@
-"""Self-study in the browser: the panel on the first page, a failed check with its hint, a solution after an attempt.
+"""Self-study in the browser: the home page, a failed check with its hint, a solution after an attempt.
 
 Each page is opened in a separate workspace, because JupyterLab first shows the documents of the previous one.
 """
@@ -8,11 +8,15 @@ import pytest
 from lab_server import running_lab
 from notebook_page import MINUTES, cell, cells, run, run_until_it_ran, wait_until_idle, write
 from playwright.sync_api import Page, expect
+from shardlab.home import write_start
 from shardlab.study.folder import begin
 
+from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 
 WEEK, EXERCISE = "week00_start", "week00-first-all-reduce"
+WEEKS = notebooks.weeks()
+BUTTONS = ["Next hint", "Solution", "End idle notebooks", "Refresh"]
 WRONG = [
     f"""def total_of(tensor, *, group):
     {line}
@@ -28,22 +32,28 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def lab(tmp_path_factory):
     """JupyterLab in a learner's folder, as created by `make lab`."""
     folder, _ = begin(tmp_path_factory.mktemp("learner") / "work", ROOT / "course")
+    write_start(folder)
     with running_lab(folder.path, tmp_path_factory.mktemp("home"), settings_of=ROOT / "course" / ".jupyter") as lab:
         yield lab
 
 
 def test_a_learner_fails_then_opens_a_hint_and_the_solution(lab, page: Page, tmp_path):
     page.goto(lab.at("/lab/workspaces/start/tree/start.ipynb"))
-    wait_until_idle(page)
     first = cells(page).nth(1)
-    run_until_it_ran(page, first)
     panel = first.locator(".jp-OutputArea")
-    expect(panel).to_contain_text(WEEK, timeout=2 * MINUTES)
-    expect(panel.get_by_role("button")).to_have_text(["Next hint", "Solution", "Refresh"])
+    expect(panel.get_by_role("link", name="Begin: week 0, exercise 1")).to_be_visible()  # before any cell has run
+    expect(panel.get_by_role("link")).to_have_count(len(WEEKS) + 1)
+    wait_until_idle(page)
+    run_until_it_ran(page, first)
+    expect(panel.get_by_role("button")).to_have_text(BUTTONS, timeout=2 * MINUTES)
+    expect(panel.get_by_text("In a terminal")).to_be_hidden()
+    expect(panel).to_contain_text("this page")
     panel.get_by_role("button", name="Solution").click()
     expect(panel).to_contain_text("The solution opens after 3")
     panel.screenshot(path=tmp_path / "panel.png")
 
+    panel.get_by_role("link", name="Begin: week 0, exercise 1").click()
+    expect(page.get_by_role("tab", name=f"{WEEK}.ipynb")).to_be_visible()
     page.goto(lab.at(f"/lab/workspaces/week/tree/{WEEK}/{WEEK}.ipynb"))
     wait_until_idle(page)
     notebook = nbformat.read(lab.folder / WEEK / f"{WEEK}.ipynb", 4)
@@ -69,4 +79,5 @@ def test_a_learner_fails_then_opens_a_hint_and_the_solution(lab, page: Page, tmp
     expect(panel.get_by_role("button", name="Solution")).to_be_visible(timeout=2 * MINUTES)
     panel.get_by_role("button", name="Solution").click()
     expect(panel).to_contain_text("tensor.clone()", timeout=2 * MINUTES)
+    expect(panel.get_by_role("link", name="Continue: week 0, exercise 1")).to_be_visible()
     panel.screenshot(path=tmp_path / "solution.png")

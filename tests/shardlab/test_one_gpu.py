@@ -5,9 +5,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank

@@ -8,9 +8,9 @@ CHECK = reading_check(
     "week03.reading",
     READING,
     {
-        "on_the_way": "look at what InBackward.send_full_buckets leaves pending when it returns",
+        "on_the_way": "look at what Gradients.send in reducing.py leaves pending when it returns",
         "params_by": "follow _sync_params down to the call of torch.distributed",
-        "order": "read ShardedOptimizer.step from top to bottom, and Reducer.shards, which Zero1 reads gradients from",
+        "order": "read ShardedOptimizer.step from top to bottom, and Gradients.shards, which it calls",
     },
     hints=(
         "Open the named files; each question is answered by a few lines of code.",

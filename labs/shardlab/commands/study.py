@@ -63,10 +63,12 @@ def overview(
 @study.command()
 @in_sentences
 def begin(context: typer.Context) -> None:
-    """Create your folder with a page for each week. Existing pages are left as they are."""
+    """Create your folder with a page for each week, and write its home page. Existing weeks are left as they are."""
+    from shardlab.home import write_start
     from shardlab.study import folder, update
 
     found, laid_out = folder.begin(context.obj.folder)
+    write_start(found)
     if laid_out:
         typer.echo(f"{found.path}: created {len(laid_out)} pages. Your answers are saved here; updates keep them.")
     if behind := [week for week in found.weeks() if update.is_behind(found, week)]:
@@ -242,12 +244,14 @@ def import_(
     replace: Annotated[bool, typer.Option("--replace", help="Set aside your existing work first.")] = False,
 ) -> None:
     """Import everything from one file into your folder. Import only files that you trust: a notebook is a program."""
+    from shardlab.home import write_start
     from shardlab.study import folder
     from shardlab.study.bundle import bring
 
     found, _ = folder.begin(context.obj.folder)
     kept = bring(found, file, replace=replace)
     found, _ = folder.begin(found.path)
+    write_start(found)
     typer.echo(f"Imported {file.name} into {found.path}. `shardlab study` shows your progress.")
     if kept is not None:
         typer.echo(f"Your previous work: {kept.relative_to(found.path)}")

@@ -9,9 +9,6 @@ if TYPE_CHECKING:
     from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mean_of_messages
     from shardlab.data_parallel.ddp import DataParallel
     from shardlab.data_parallel.emulated import EmulatedLayer, over_link
-    from shardlab.data_parallel.zero1 import Zero1
-    from shardlab.data_parallel.zero2 import Zero2
-    from shardlab.data_parallel.zero3 import Zero3
-    from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
+    from shardlab.data_parallel.zero import Zero1, Zero2, Zero3, ZeroPlusPlus
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

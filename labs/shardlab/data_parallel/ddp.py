@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from shardlab.data_parallel import backward
 from shardlab.data_parallel.agreement import Snapshot, copy_from_first, same_on_every_rank, trainable
 from shardlab.data_parallel.alarm import Alarm
-from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, assign_buckets
+from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Arrivals, Bucket, assign_buckets
 
 Reduce = Callable[[Bucket, dist.ProcessGroup | None], Callable[[], None]]
 
@@ -51,29 +51,23 @@ class DataParallel(nn.Module):
         sizes = {"bucket_bytes": bucket_bytes, "first_bucket_bytes": first_bucket_bytes}
         scale = 1 / dist.get_world_size(group) if reduce is None else 1.0
         self.buckets = [Bucket(some, scale=scale) for some in assign_buckets(list(self._names), **sizes)]
-        self._bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.parameters}
         self._reduce = reduce or mean_by_all_reduce
-        self._synchronizes = True
         self._sent: list[Callable[[], None]] = []  # for each bucket in flight, a function that waits for it
-        self._is_in_backward = False
-        self._has_arrived = False  # a gradient of this backward
         self._awaits_backward = False
-        for parameter in self._names:
-            parameter.register_post_accumulate_grad_hook(self._arrived)
+        self._arrivals = Arrivals(self.buckets, self.alarm, send=self._send, finish=self.finish)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module. In training, first copy buffers such as running means from the first rank."""
         if backward.is_running():  # a recomputation: everything is already set up
             return self.module(*args, **kwargs)
         self._forget_backward()  # a backward that raised leaves half-full buckets
-        self._awaits_backward = self._synchronizes and torch.is_grad_enabled()
-        if self.training and self._synchronizes:
+        self._awaits_backward = self._arrivals.is_on and torch.is_grad_enabled()
+        if self.training and self._arrivals.is_on:
             copy_from_first(list(self.module.buffers()), group=self.group)
         if self._awaits_backward and (change := self._snapshot.change()):
             self._raise_alarm(change)
         output = self.module(*args, **kwargs)
-        for tensor in backward.entrances(output):
-            tensor.register_hook(self._begin_backward)
+        self._arrivals.watch(output)
         return output
 
     @torch.no_grad()
@@ -98,42 +92,16 @@ class DataParallel(nn.Module):
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Inside, gradients are only accumulated locally. Use it for all microbatches of a step except the last."""
-        before, self._synchronizes = self._synchronizes, False
+        before, self._arrivals.is_on = self._arrivals.is_on, False
         try:
             yield
         finally:
-            self._synchronizes = before
+            self._arrivals.is_on = before
 
-    def _begin_backward(self, _: Tensor | None = None) -> None:
-        """Let `finish` run at the end of the whole backward, not of a nested backward run by recomputation."""
-        if self._synchronizes and not self._is_in_backward:
-            self._is_in_backward = True
-            backward.call_at_its_end(self._end_backward)
-
-    def _end_backward(self) -> None:
-        if self._has_arrived:
-            self.finish()
-        self._is_in_backward = False  # torch.autograd.grad leaves the parameters alone
-
-    def _arrived(self, parameter: Tensor) -> None:
-        """Called when a gradient is complete: 1. prepare the end of the backward  2. take it  3. send full buckets."""
-        if not self._synchronizes:
-            return
-        self._begin_backward()
-        self._has_arrived = True
-        bucket = self._bucket_of[parameter]  # type: ignore[index]
-        if parameter not in bucket.waiting:
-            self.alarm.complain_of_second(parameter)
-            return
-        bucket.take(parameter)  # type: ignore[arg-type]
-        self._send_full_buckets()
-
-    def _send_full_buckets(self) -> None:
-        """Send full buckets in a fixed order, the same on every rank, because collective calls carry no name."""
-        while len(self._sent) < len(self.buckets) and not self.buckets[len(self._sent)].waiting:
-            bucket = self.buckets[len(self._sent)]
-            self.alarm.examine(bucket.parameters, bucket.gradients, [bucket.flat[:1]])
-            self._sent.append(self._reduce(bucket, self.group))
+    def _send(self, number: int) -> None:
+        bucket = self.buckets[number]
+        self.alarm.examine(bucket.parameters, bucket.gradients, [bucket.flat[:1]])
+        self._sent.append(self._reduce(bucket, self.group))
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -142,7 +110,7 @@ class DataParallel(nn.Module):
         A parameter without a gradient in this backward keeps the gradient of earlier backwards, on any rank.
         Raises ValueError on every rank if any rank has a parameter without a gradient or a gradient that is not finite.
         """
-        if not self._is_in_backward and not (self.unused_parameters and self._awaits_backward):
+        if not self._arrivals.is_running and not (self.unused_parameters and self._awaits_backward):
             return
         self._awaits_backward = False
         missing = {parameter for bucket in self.buckets for parameter in bucket.waiting}
@@ -153,9 +121,7 @@ class DataParallel(nn.Module):
                 "or wrap the model with unused_parameters=True"
             )
         unused = {parameter for parameter in missing if parameter.grad is None}
-        for parameter in missing:
-            self._bucket_of[parameter].take(parameter)
-        self._send_full_buckets()
+        self._arrivals.send_rest()
         for wait in self._sent:
             wait()
         self._close_backward()
@@ -169,9 +135,8 @@ class DataParallel(nn.Module):
         self._close_backward()
 
     def _close_backward(self) -> None:
-        self._sent, self._is_in_backward, self._has_arrived = [], False, False
-        for bucket in self.buckets:
-            bucket.waiting = set(bucket.parameters)
+        self._sent = []
+        self._arrivals.close()
 
     def _drop_unused(self, unused: set[nn.Parameter]) -> None:
         """Remove the gradient of parameters that no rank used, as in one process: a zero gradient would decay them."""

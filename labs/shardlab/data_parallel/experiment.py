@@ -18,9 +18,7 @@ from shardlab.costs.memory.states import StateBytes, shard_elements
 from shardlab.costs.traffic import ring_all_gather_bytes, zero_bytes
 from shardlab.data_parallel.buckets import assign_buckets, in_messages
 from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
 from shardlab.meter.alive import alive
 from shardlab.meter.held import ModelStates, bytes_held
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss

@@ -7,15 +7,16 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.costs.memory.states import shard_elements
-from shardlab.data_parallel.buckets import gradient_dtype, in_messages, split_as
+from shardlab.costs.memory.states import assign_owners, shard_elements
+from shardlab.data_parallel.buckets import in_messages, split_as
 
 Works = list[Any]  # what torch.distributed returns for calls with async_op=True
 
@@ -23,23 +24,23 @@ Works = list[Any]  # what torch.distributed returns for calls with async_op=True
 class EqualShards:
     """The vector is padded with zeros, and each rank owns an N-th of it.
 
-    A layout's methods: `together` decides which parameters of one dtype share a vector. `arrange` returns their order
-    and how many elements each rank owns. `masters` returns what this rank's optimizer updates, and placeholders for
-    what other ranks own. `reduce` starts to sum gradients to their owners, and `all_gather_params` starts to send
-    weights to all ranks; each sends (N-1)/N of the vector.
+    A layout's methods: `together` decides which parameters, all of one dtype and device, share a vector. `arrange`
+    returns their order and how many elements each rank owns. `masters` returns what this rank's optimizer updates.
+    `reduce` starts to sum gradients to their owners, and `all_gather_params` to send weights to all ranks; each sends
+    (N-1)/N of the vector.
     """
 
     cuts_matrices = True
 
     def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        return in_messages(parameters)
+        return [some for of_kind in _by_kind(parameters) for some in in_messages(of_kind)]
 
     def arrange(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
         one, _ = shard_elements(sum(parameter.numel() for parameter in parameters), num_ranks)
         return parameters, [max(one, 1)] * num_ranks
 
-    def masters(self, vector: FlatParameters) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-        return [vector.master], []
+    def masters(self, vector: FlatParameters) -> list[nn.Parameter]:
+        return [vector.master]
 
     def reduce(self, vector: FlatParameters, full: Tensor) -> tuple[Works, Tensor]:
         shard = full.new_empty(vector.shard_elements)
@@ -55,26 +56,25 @@ class WholeParameters:
     cuts_matrices = False
 
     def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        return [parameters]  # assign owners over all parameters, so that the shares are even
+        return _by_kind(parameters)  # assign owners over all parameters, so that the shares are even
 
     def arrange(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
         owners = assign_owners([parameter.numel() for parameter in parameters], num_ranks)
         of_rank = [[p for p, owner in zip(parameters, owners, strict=True) if owner == r] for r in range(num_ranks)]
         return [p for some in of_rank for p in some], [sum(p.numel() for p in some) or 1 for some in of_rank]
 
-    def masters(self, vector: FlatParameters) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-        begin, own, others, start = sum(vector.lengths[: dist.get_rank(vector.group)]), [], [], 0
-        for shape in vector.shapes:
-            (own if begin <= start < begin + vector.shard_elements else others).append(shape)
-            start += shape.numel()
-        shown = vector.master.detach().new_zeros(())  # no memory, only shapes: optimizers refuse on all ranks
-        masters = [nn.Parameter(view) for view in split_as(vector.master.detach(), own)]
-        return masters, [nn.Parameter(shown.expand(shape)) for shape in others]
+    def masters(self, vector: FlatParameters) -> list[nn.Parameter]:
+        begin = sum(vector.lengths[: dist.get_rank(vector.group)])
+        starts = accumulate((shape.numel() for shape in vector.shapes), initial=0)
+        pairs = zip(starts, vector.shapes, strict=False)
+        own = [shape for start, shape in pairs if begin <= start < begin + vector.shard_elements]
+        return [nn.Parameter(view) for view in split_as(vector.master.detach(), own)]
 
     def reduce(self, vector: FlatParameters, full: Tensor) -> tuple[Works, Tensor]:
-        shards = enumerate(full.split(vector.lengths))
-        works = [dist.reduce(one, group_dst=owner, group=vector.group, async_op=True) for owner, one in shards]
-        return works, vector.own_shard(full)
+        shards, rank = list(full.split(vector.lengths)), dist.get_rank(vector.group)
+        shards[rank] = shards[rank].clone()  # so that the vector can be freed
+        calls = [dist.reduce(one, group_dst=n, group=vector.group, async_op=True) for n, one in enumerate(shards)]
+        return calls, shards[rank]
 
     def all_gather_params(self, vector: FlatParameters) -> Works:
         shards = enumerate(vector.full.split(vector.lengths))
@@ -84,16 +84,11 @@ class WholeParameters:
 Layout = EqualShards | WholeParameters
 
 
-def assign_owners(sizes: Sequence[int], num_ranks: int) -> list[int]:
-    """The owner of each parameter: largest first, each to the first rank with the least so far.
-
-    No rank gets more than an even share plus one parameter (Graham 1969: longest processing time first).
-    """
-    owners, load = [0] * len(sizes), [0] * num_ranks
-    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
-        owners[place] = load.index(min(load))
-        load[owners[place]] += sizes[place]
-    return owners
+def _by_kind(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    by_kind: dict[Any, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
+    return list(by_kind.values())
 
 
 class FlatParameters:
@@ -127,12 +122,11 @@ class FlatParameters:
         self.full = given if compute_dtype is None else given.to(compute_dtype)
         for parameter, view in zip(self.parameters, split_as(self.full, self.shapes), strict=True):
             parameter.data = view
-        self.gradient_dtype = gradient_dtype(self.parameters[0])  # once: a rank may change its parameters later
         self.shard = self.own_shard(self.full) if stays_whole else self.own_shard(self.full).clone()
         precise = self.own_shard(given).to("cpu" if offload else given.device, master_dtype or given.dtype)
         is_own = (precise.dtype, precise.device) == (self.shard.dtype, self.shard.device)
         self.master = nn.Parameter(self.shard if is_own else precise.clone())
-        self.masters, self.shown = layout.masters(self)
+        self.masters = layout.masters(self)
 
     def own_shard(self, full: Tensor) -> Tensor:
         """This rank's part of a vector of the same length, as a view."""
@@ -146,19 +140,11 @@ class FlatParameters:
 
     def gradient(self) -> Tensor:
         """The parameters' gradients flattened, with zeros for missing ones, plus the padding."""
-        return end_to_end(
-            [torch.zeros_like(p, dtype=self.gradient_dtype) if p.grad is None else p.grad for p in self.parameters],
-            self.padding,
-        )
+        return end_to_end([torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters], self.padding)
 
-    def nan_filled(self) -> Tensor:
-        """A vector of NaN, which a rank sends if it cannot compute its gradients."""
-        return self.shard.new_full((sum(self.lengths),), torch.nan, dtype=self.gradient_dtype)
-
-    def take_gradient(self, shard: Tensor | None) -> None:
-        """Set the masters' gradients from this rank's shard, in their dtype and on their device. None removes them."""
-        shapes = [master.shape for master in self.masters]
-        gradients = [None] * len(shapes) if shard is None else split_as(shard.to(self.master), shapes)
+    def take_gradient(self, shard: Tensor) -> None:
+        """Set the masters' gradients from this rank's shard, in their dtype and on their device."""
+        gradients = split_as(shard.to(self.master), [master.shape for master in self.masters])
         for master, gradient in zip(self.masters, gradients, strict=True):
             master.grad = gradient
 
@@ -167,6 +153,50 @@ class FlatParameters:
         """Copy the master into the shard, unless they share memory."""
         if self.master.data_ptr() != self.shard.data_ptr():
             self.shard.copy_(self.master)
+
+
+class GatheredVector:
+    """A vector that has memory only between `gather` and `free`. Between steps only the shard is stored.
+
+    start_gather: how weights are sent. secondary: hpZ's second shard, kept until the next step.
+    """
+
+    def __init__(self, flat: FlatParameters, start_gather: Gather, *, number: int) -> None:
+        self.flat, self._start_gather, self.number = flat, start_gather, number
+        self.secondary: Tensor | None = None
+        self._full_bytes = flat.full.untyped_storage().nbytes()
+        self._finish: Callable[[], Any] | None = None
+        self.is_there = True
+        self.free()
+
+    @torch.no_grad()
+    def gather(self, *, alarm: bool = False) -> None:
+        """Start to gather, unless already started. Call `wait` before use. alarm: send NaN instead."""
+        if not self.is_there:
+            self.is_there = True
+            mine = self.flat.shard if self.secondary is None else self.secondary
+            self._finish = self._start_gather(self, torch.full_like(mine, torch.nan) if alarm else mine)
+
+    def allocate(self) -> None:
+        """Allocate the vector's memory to gather into."""
+        self.flat.full.untyped_storage().resize_(self._full_bytes)
+
+    @torch.no_grad()
+    def wait(self) -> None:
+        """Wait until the gathered weights can be used."""
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+
+    def free(self) -> None:
+        """Free the vector's memory. Views and tensors saved by autograd stay valid and see the next gathered values."""
+        self.wait()
+        if self.is_there:
+            self.flat.full.untyped_storage().resize_(0)
+            self.is_there = False
+
+
+Gather = Callable[[GatheredVector, Tensor], Callable[[], Any]]  # sends this rank's shard; the result waits for all
 
 
 @torch.no_grad()

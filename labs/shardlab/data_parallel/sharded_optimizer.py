@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,11 +14,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.data_parallel.alarm import Alarm
-from shardlab.data_parallel.clipping import clip_shards
-from shardlab.data_parallel.elementwise import refuse_unshardable, refuse_what_needs_matrices
+from shardlab.data_parallel.elementwise import refuse_unsuitable
 from shardlab.data_parallel.flat import EqualShards, FlatParameters, Layout
-from shardlab.data_parallel.gathered import WholeWeights
-from shardlab.data_parallel.reducing import AlreadyReduced, Gradients, Weights
+from shardlab.data_parallel.reducing import AlreadyReduced, Gradients
+from shardlab.data_parallel.weights import GatheredUnits, WholeWeights
+from shardlab.mesh.gradient_norm import clip_shards
 from shardlab.meter.held import ModelStates, storage_bytes
 
 Together = Callable[[list[nn.Parameter]], list[list[nn.Parameter]]]
@@ -38,9 +37,10 @@ class ShardedOptimizer:
     the layout.
     """
 
-    module: nn.Module  # set by Zero1, Zero2 and Zero3, like the next two
+    module: nn.Module  # set by `zero.wrap`, like the next two
     replicas: dist.ProcessGroup | None
     alarm: Alarm
+    gradients: AlreadyReduced | Gradients
 
     def __init__(
         self,
@@ -52,39 +52,27 @@ class ShardedOptimizer:
         compute_dtype: torch.dtype | None = None,
         offload: bool = False,
         layout: Callable[[], Layout] = EqualShards,
-        weights: Weights | None = None,
+        weights: WholeWeights | GatheredUnits | None = None,
         together: Together | None = None,
         **options: Any,
     ) -> None:
-        refuse_unshardable(optimizer_class)
         self.group, self.weights = group, weights or WholeWeights()
         cut, groups = layout(), _groups_of(parameters)
-        if cut.cuts_matrices:
-            device = torch.device("cpu") if offload else groups[0]["params"][0].device
-            settings = {name: value for name, value in (options | groups[0]).items() if name != "params"}
-            refuse_what_needs_matrices(optimizer_class, settings, device)
-        elif together is not None:
+        if together is not None and not cut.cuts_matrices:
             raise ValueError("only Zero1 and ShardedOptimizer take a layout: buckets and units use equal shards")
+        device = torch.device("cpu") if offload else groups[0]["params"][0].device
+        refuse_unsuitable(optimizer_class, groups, options, device=device, cuts_matrices=cut.cuts_matrices)
         kinds = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
         self.vectors: list[FlatParameters] = []
         for one in groups:
             begin = len(self.vectors)
-            for some in (together or partial(_together, cut))(one["params"]):
+            for some in (together or cut.together)(one["params"]):
                 vector = FlatParameters(some, layout=cut, group=group, stays_whole=self.weights.stay_whole, **kinds)
                 self.weights.adopt(vector)
                 self.vectors.append(vector)
-            one["params"] = [master for vector in self.vectors[begin:] for master in (*vector.masters, *vector.shown)]
+            one["params"] = [master for vector in self.vectors[begin:] for master in vector.masters]
         self.local = optimizer_class(groups, **options)
-        self._keep_own()
-        self.gradients: Gradients = AlreadyReduced(self.vectors)
-
-    def _keep_own(self) -> None:
-        """Drop other ranks' parameters, and any state for them, from the optimizer."""
-        own = {master for vector in self.vectors for master in vector.masters}
-        for one in self.local.param_groups:
-            one["params"] = [parameter for parameter in one["params"] if parameter in own]
-        for parameter in [parameter for parameter in self.local.state if parameter not in own]:
-            del self.local.state[parameter]
+        self.gradients = AlreadyReduced(self.vectors)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -102,21 +90,23 @@ class ShardedOptimizer:
                 loss = closure()
         self.reduce_gradients()
         if max_norm is not None:
-            clip_shards(self._master_gradients(), max_norm, group=self.group)
+            masters = [master for vector in self.vectors for master in vector.masters]
+            gradients = [master.grad for master in masters if master.grad is not None]
+            clip_shards(gradients, max_norm, device=self.vectors[0].master.device, group=self.group)
         self.update()
         return loss
 
     def reduce_gradients(self) -> None:
         """The first half of `step`: set the masters' gradients from this rank's shards."""
         for vector, gradient in zip(self.vectors, self.gradients.shards(), strict=True):
-            vector.take_gradient(gradient)
+            if gradient is not None:
+                vector.take_gradient(gradient)
 
     def update(self) -> None:
         """The second half of `step`: update this rank's shards, and gather the other ranks' weights."""
         if any(one["params"] for one in self.param_groups):
             self.local.step()
-        for vector in self.vectors:
-            vector.take_gradient(None)
+        self.local.zero_grad()
         self.all_gather_params()
 
     def all_gather_params(self) -> None:
@@ -124,27 +114,19 @@ class ShardedOptimizer:
         for work in self.weights.all_gather_params():
             work.wait()
         # so that a backward through a graph of the old weights raises, as after a step of torch's optimizers
-        torch.autograd.graph.increment_version([one for vector in self.vectors for one in vector.parameters])
-
-    def _master_gradients(self) -> list[Tensor]:
-        """This rank's master gradients, plus an empty tensor per vector, because a rank may own nothing."""
-        found = [master.grad for vector in self.vectors for master in vector.masters if master.grad is not None]
-        return [*found, *(vector.master.detach()[:0] for vector in self.vectors)]
+        torch.autograd.graph.increment_version(self._parameters())
 
     def zero_grad(self) -> None:
         """Drop all gradients."""
-        for vector in self.vectors:
-            for parameter in vector.parameters:
-                parameter.grad = None
+        for parameter in self._parameters():
+            parameter.grad = None
         self.gradients.forget()
 
     def held(self) -> ModelStates:
         """The bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
         weights = storage_bytes(self._weights())
-        gradients = [p.grad for vector in self.vectors for p in vector.parameters if p.grad is not None]
-        return ModelStates(
-            weights, storage_bytes(gradients + self.gradients.held()), storage_bytes(self.tensors()) - weights
-        )
+        gradients = [one.grad for one in self._parameters() if one.grad is not None] + self.gradients.held()
+        return ModelStates(weights, storage_bytes(gradients), storage_bytes(self.tensors()) - weights)
 
     def tensors(self) -> list[Tensor]:
         """All tensors that persist between steps on this rank."""
@@ -153,8 +135,10 @@ class ShardedOptimizer:
         return [*self._weights(), *masters, *(state for state in states if isinstance(state, Tensor))]
 
     def _weights(self) -> list[Tensor]:
-        own = [tensor for vector in self.vectors for tensor in (*vector.parameters, vector.shard)]
-        return own + self.weights.secondary()
+        return [*self._parameters(), *(vector.shard for vector in self.vectors), *self.weights.secondary()]
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [parameter for vector in self.vectors for parameter in vector.parameters]
 
     def gathered(self) -> AbstractContextManager[None]:
         """Inside this context, every parameter holds its whole value on every rank."""
@@ -164,14 +148,6 @@ class ShardedOptimizer:
         """A whole copy of every parameter, by name, on every rank."""
         with self.gathered():
             return {name: parameter.detach().clone() for name, parameter in self.module.named_parameters()}
-
-
-def _together(layout: Layout, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Group parameters into vectors, each with one dtype and device, in the sizes the layout chooses."""
-    by_kind: dict[Any, list[nn.Parameter]] = {}
-    for parameter in parameters:
-        by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
-    return [some for of_kind in by_kind.values() for some in layout.together(of_kind)]
 
 
 def _groups_of(parameters: Iterable[Any]) -> list[dict[str, Any]]:

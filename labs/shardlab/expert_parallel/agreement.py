@@ -79,7 +79,7 @@ def _checked(table: list[list[int]], trouble: str, group: Group) -> list[list[in
     if odd := [rank for rank, one in enumerate(flags) if one != flags[0]]:
         raise ValueError(
             f"the input of rank {odd[0]} {_gradient(flags[odd[0]])}, but the input of rank 0 {_gradient(flags[0])}: "
-            "one would wait forever for the other's backward. Let the inputs of all ranks have a gradient, or none."
+            "one would wait forever for the other's backward. Let the inputs require a gradient on all ranks or none."
         )
     return [line[1:] for line in table]
 

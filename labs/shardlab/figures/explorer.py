@@ -1,13 +1,12 @@
 """A timeline with sliders for the schedule, ranks, microbatches, the duration of a W, and a highlighted slot."""
 
-import base64
 import html
 from collections.abc import Callable
 
 import ipywidgets as widgets
 
 from shardlab.figures.controls import fit_names
-from shardlab.figures.page import new_axes, png
+from shardlab.figures.page import as_html, new_axes
 from shardlab.figures.timeline import draw_timeline
 from shardlab.figures.timeline_marks import NO_MARKS, Marks
 from shardlab.pipeline_parallel.builders import BUILDERS, NAMES
@@ -96,6 +95,4 @@ def _picture(
 ) -> str:
     figure, ax = new_axes(10.0, 1.3 + 0.33 * len(schedule))
     drawn = draw_timeline(ax, schedule, durations, measured=timeline, name=NAMES[name], until=until, marks=marks)
-    sentence, picture = html.escape(drawn), base64.b64encode(png(figure)).decode()
-    width = round(figure.get_size_inches()[0] * 96)
-    return f'<img alt="{sentence}" width="{width}" src="data:image/png;base64,{picture}"><p>{sentence}</p>'
+    return as_html(figure, drawn)

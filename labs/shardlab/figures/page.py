@@ -1,5 +1,6 @@
 """Put a figure on the page so that everybody can read it: as a picture and in words."""
 
+import base64
 import io
 from html import escape
 
@@ -42,22 +43,48 @@ def png(figure: Figure) -> bytes:
 
 
 def show(figure: Figure, sentence: str) -> None:
-    """Display `figure` with `sentence` as its alt text, and the sentence below it as a wrapped caption.
+    """Display `figure` with `sentence` as its alt text, and the sentence below it, folded if it repeats the title.
 
     sentence: the "In words: ..." that `draw_*` returned.
     Raises ValueError when the sentence is empty, because a reader who cannot see the figure needs it.
     """
     if not sentence.strip():
         raise ValueError("a figure needs its sentence: pass the return value of draw_...")
-    width = round(figure.get_size_inches()[0] * 96)
+    words = caption(sentence, folded=begins_with_a_title(sentence, figure))
     display(
         {"image/png": png(figure), "text/plain": sentence},
-        metadata={"image/png": {"alt": sentence, "width": width}},
+        metadata={"image/png": {"alt": sentence, "width": _pixels(figure)}},
         raw=True,
     )
-    display({"text/html": caption(sentence), "text/plain": sentence}, raw=True)
+    display({"text/html": words, "text/plain": sentence}, raw=True)
 
 
-def caption(sentence: str) -> str:
-    """A sentence as the HTML caption below a picture, limited to a readable line width."""
-    return f'<p style="max-width: 46em; margin: 0 0 0.5em; font-style: italic">{escape(sentence)}</p>'
+def as_html(figure: Figure, sentence: str) -> str:
+    """The figure as HTML, for a widget that draws it again: what `show` displays, in one text."""
+    words = caption(sentence, folded=begins_with_a_title(sentence, figure))
+    source = f"data:image/png;base64,{base64.b64encode(png(figure)).decode()}"
+    return f'<img alt="{escape(sentence)}" width="{_pixels(figure)}" src="{source}">{words}'
+
+
+def begins_with_a_title(sentence: str, figure: Figure) -> bool:
+    """Whether a sentence repeats a title of the figure and then lists the values that it shows."""
+    words = " ".join(sentence.removeprefix("In words: ").split())
+    titles = [ax.get_title(loc) for ax in figure.axes for loc in ("left", "center", "right")]
+    return any(title.strip() and words.startswith(" ".join(title.split())) for title in titles)
+
+
+def caption(sentence: str, *, folded: bool = False) -> str:
+    """A sentence as the HTML caption below a picture, limited to a readable line width.
+
+    folded: hide it behind the words "In words", because readers who see the picture have read it there.
+    """
+    style = "max-width: 46em; margin: 0 0 0.5em; font-style: italic"
+    if not folded:
+        return f'<p style="{style}">{escape(sentence)}</p>'
+    words = escape(sentence.removeprefix("In words: "))
+    return f'<details style="{style}"><summary>In words</summary>{words}</details>'
+
+
+def _pixels(figure: Figure) -> int:
+    """Width of a figure on a page."""
+    return round(figure.get_size_inches()[0] * 96)

@@ -1,10 +1,11 @@
 """A layout with sliders: the memory of its fullest rank, the bytes of each axis, and where its step time goes."""
 
-import base64
 import html
 from collections.abc import Sequence
+from itertools import starmap
 
 import ipywidgets as widgets
+from matplotlib.figure import Figure
 
 from shardlab.costs.axis_traffic import traffic_of_step
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
@@ -15,7 +16,7 @@ from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.planner import GRADIENT_BYTES, seconds_of, usable_bytes
 from shardlab.figures.bars import draw_bars
 from shardlab.figures.memory import draw_memory
-from shardlab.figures.page import new_axes, png
+from shardlab.figures.page import as_html, new_axes
 from shardlab.figures.plan import draw_step, layout_text
 from shardlab.study.still import with_still
 
@@ -39,13 +40,13 @@ def axis_bytes(model: Transformer, layout: Layout) -> dict[str, float]:
     return {axis: value for axis, value in sums.items() if value} or {"none": 0.0}
 
 
-def plan_pictures(model: Transformer, layout: Layout, gpu: Accelerator) -> list[tuple[bytes, str]]:
-    """Memory, traffic and time of a layout: three PNG pictures, each with its sentence."""
+def plan_pictures(model: Transformer, layout: Layout, gpu: Accelerator) -> list[tuple[Figure, str]]:
+    """Memory, traffic and time of a layout: three figures, each with its sentence."""
     pictures = []
     for height, draw in ((2.3, _memory), (1.9, _traffic), (1.8, _step)):
         figure, ax = new_axes(7.5, height)
         sentence = draw(ax, model, layout, gpu)
-        pictures.append((png(figure), sentence))
+        pictures.append((figure, sentence))
     return pictures
 
 
@@ -90,7 +91,7 @@ def plan_explorer(model: str = "llama3-70b", gpu: str = "h100", sequences: int =
         except ValueError as error:
             page.value = f"<p>{html.escape(str(error))}</p>"
             return
-        page.value = "".join(map(_as_html, plan_pictures(wanted, layout, ACCELERATORS[str(gpus.value)])))
+        page.value = "".join(starmap(as_html, plan_pictures(wanted, layout, ACCELERATORS[str(gpus.value)])))
 
     controls = [models, gpus, batch, zero, recompute, tp, pp, dp]
     for control in controls:
@@ -98,8 +99,3 @@ def plan_explorer(model: str = "llama3-70b", gpu: str = "h100", sequences: int =
     redraw()
     box = widgets.VBox([widgets.HBox(controls[:3]), widgets.HBox(controls[3:5]), *controls[5:], page])
     return with_still(box, page.value)
-
-
-def _as_html(picture: tuple[bytes, str]) -> str:
-    sentence, data = html.escape(picture[1]), base64.b64encode(picture[0]).decode()
-    return f'<img alt="{sentence}" width="720" src="data:image/png;base64,{data}"><p>{sentence}</p>'

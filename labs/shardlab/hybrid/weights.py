@@ -18,9 +18,7 @@ from torch import Tensor, nn
 from shardlab.data_parallel.agreement import copy_from_first
 from shardlab.data_parallel.ddp import DataParallel, sum_by_all_reduce
 from shardlab.data_parallel.flat import FlatParameters
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
 from shardlab.hybrid.groups import Sharing
 from shardlab.hybrid.part import Share
 
@@ -151,11 +149,7 @@ class SlicedWeights:
         main_dtype = trained[0].dtype
         lists = [[one for one in trained if one not in set(apart)], list(apart)]
         optimizer_class, settings = class_and_options(new_optimizer)
-        more: dict[str, Any] = options if zero > 1 else {}
-        if zero > 1 and compute_dtype is not None:
-            more = more | {"gradient_dtype": main_dtype}
-        if zero == 3:
-            more = more | {"units": units}
+        more: dict[str, Any] = ({}, options, {"units": units})[zero - 1]
         self.zero = (Zero1, Zero2, Zero3)[zero - 1](
             share,
             optimizer_class,
@@ -166,14 +160,10 @@ class SlicedWeights:
             average=False,
             same_buffers=False,  # router buffers are updated over the whole mesh
             compute_dtype=compute_dtype,
+            gradient_dtype=main_dtype if compute_dtype is not None else None,
             **more,
             **settings,
         )
-        if zero == 1 and compute_dtype is not None:
-            for one in trained:
-                one.grad_dtype = main_dtype
-            for vector in self.zero.vectors:
-                vector.gradient_dtype = main_dtype
         self.optimizer = self.zero.local
         self.copies = 1 if sharing.replicas is None else dist.get_world_size(sharing.replicas)
         self.copy = 0 if sharing.replicas is None else dist.get_rank(sharing.replicas)

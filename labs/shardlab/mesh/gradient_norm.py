@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 
@@ -28,3 +29,22 @@ def clip_by_norm(gradients: Iterable[Tensor], norm: float | Tensor, max_norm: fl
     scale = max_norm / (float(norm) + 1e-6)  # torch's clip_grad_norm_ has the same 1e-6
     if scale < 1 and (scaled := list(gradients)):  # a rank with only frozen stages has no gradients
         torch._foreach_mul_(scaled, scale)
+
+
+@torch.no_grad()
+def clip_shards(
+    gradients: list[Tensor], max_norm: float, *, device: torch.device, group: dist.ProcessGroup | None
+) -> None:
+    """Scale this rank's gradient shards so that the global norm is at most `max_norm`.
+
+    Raises the same ValueError on every rank if the norm is infinite or not a number.
+    """
+    squares = squared_norm(gradients, device)
+    dist.all_reduce(squares, group=group)
+    norm = squares.sqrt()
+    if not torch.isfinite(norm):
+        raise ValueError(
+            f"the norm of the gradients is {norm.item()}: a loss or gradient on some rank is not finite. "
+            "Nothing was changed. Lower the learning rate or check the batch."
+        )
+    clip_by_norm(gradients, norm, max_norm)

@@ -7,6 +7,5 @@ TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes lo
 if TYPE_CHECKING:
     from shardlab.own import hunt, saving, step_bytes
     from shardlab.own.packing import pack
-    from shardlab.own.shown import show
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from shardlab.own import shelf
 from shardlab.own.names import PACKAGE
-from shardlab.study.folder import Folder, find
+from shardlab.study.folder import Folder
 
 WIDTH = 76  # characters that fit next to JupyterLab's file browser
-
-
-def show() -> None:
-    """Print the table for the learner's folder that contains this page, or a message if there is none."""
-    try:
-        Console(highlight=False).print(table(find()))
-    except ValueError as error:
-        print(error)
 
 
 def table(folder: Folder) -> Group:

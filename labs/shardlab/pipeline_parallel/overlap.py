@@ -60,7 +60,7 @@ class Streams:
 
     @contextmanager
     def slot(self, slot: Slot) -> Iterator[None]:
-        """Let both streams finish earlier work before this slot, and the slot before later work."""
+        """Start this slot when both streams have finished earlier work, and later work when the slot has ended."""
         self._side.wait_stream(self._main)
         yield
         self._main.wait_stream(self._side)

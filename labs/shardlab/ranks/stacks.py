@@ -53,7 +53,7 @@ def others(stack: str) -> list[str]:
 
 
 def awaited(stack: str) -> Wait | None:
-    """Why an idle rank waits, unless it waits for a message; None if it waits inside torch or has no stack."""
+    """What an idle rank waits for, if not for a message; None if it waits inside torch or has no stack."""
     frames = list(_FRAME.finditer(_threads(stack)[0]))
     if not frames or is_torchs(frames[0]["file"]):
         return None

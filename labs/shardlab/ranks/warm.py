@@ -24,6 +24,8 @@ from shardlab.ranks.worker import KEY_VARIABLE, send_at_once
 START_LIMIT = 120.0  # seconds: importing torch from a cold disk on a busy machine
 ANSWER_LIMIT = 30.0  # seconds beyond a call's timeout before we give up on the worker
 CANCEL_LIMIT = 10.0  # seconds that an interrupted worker has to kill its ranks
+IDLE_LIMIT = 600.0  # seconds without a call after which a worker is not used again
+IDLE_GRACE = 60.0  # seconds beyond IDLE_LIMIT until the worker ends itself, so that it never ends during a call
 
 Printer = Callable[[int, str], None]
 
@@ -38,12 +40,13 @@ class WarmWorker:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._lock = threading.Lock()
+        self._last_used = time.monotonic()
         key = secrets.token_bytes(16)
         with Listener(("127.0.0.1", 0), authkey=key) as listener:
             host, port = listener.address
             complaints = anonymous_file()
             self._process = subprocess.Popen(
-                [*torchrun(1), "-m", "shardlab.ranks.worker", str(host), str(port)],
+                [*torchrun(1), "-m", "shardlab.ranks.worker", str(host), str(port), str(IDLE_LIMIT + IDLE_GRACE)],
                 env=child_environment() | {KEY_VARIABLE: key.hex()},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -75,13 +78,14 @@ class WarmWorker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this process owns the worker (a fork does not), and it runs and keeps the connection open."""
+        """Whether this process owns the worker (a fork does not), it runs, is connected, and was used recently."""
         if self.owner != os.getpid() or self._process.poll() is not None or self._connection.closed:
             return False
         if not self._lock.acquire(blocking=False):
             return True  # another thread is in a call, and the worker's messages belong to that call
         try:
-            return not self._connection.poll()  # between calls the only event is a closed connection
+            is_idle = time.monotonic() - self._last_used > IDLE_LIMIT
+            return not is_idle and not self._connection.poll()  # between calls the only event is a closed connection
         finally:
             self._lock.release()
 
@@ -94,9 +98,12 @@ class WarmWorker:
             try:
                 with _whole_message():
                     self._connection.send(call)
-                return self._collect("end", printer, call.timeout + ANSWER_LIMIT)
+                outcome = self._collect("end", printer, call.timeout + ANSWER_LIMIT)
+                self._last_used = time.monotonic()
+                return outcome
             except KeyboardInterrupt:
                 self._cancel()
+                self._last_used = time.monotonic()
                 raise
             except (EOFError, OSError) as error:
                 self.close()

@@ -1,7 +1,8 @@
 """The warm worker: a process that has imported torch and does no work, and forks the ranks of every call.
 
-`torchrun` starts it once per notebook or test session: `python -m shardlab.ranks.worker HOST PORT`. It runs no
-operator, starts no thread and does not use a GPU, so a forked rank is as clean as a new process but starts faster.
+`torchrun` starts it once per notebook or test session: `python -m shardlab.ranks.worker HOST PORT SECONDS`. It runs no
+operator, starts no thread and does not use a GPU, so a forked rank is as clean as a new process but starts faster. It
+ends when it has had no call for SECONDS.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from shardlab.ranks.travel import run_payload
 KEY_VARIABLE = "SHARDLAB_WORKER_KEY"
 
 
-def serve(connection: Connection) -> None:
-    """Answer calls until the notebook closes the connection or dies.
+def serve(connection: Connection, idle_seconds: float) -> None:
+    """Answer calls until the notebook closes the connection or dies, or sends no call for `idle_seconds`.
 
     The answer to a call is any number of ("output", rank, text) messages and one ("end", outcome). "cancel" stops the
     running call, if any, and is answered by ("idle",) afterwards; it may arrive just after the call has ended.
     """
     try:
-        while True:
+        while connection.poll(idle_seconds):
             request = connection.recv()
             was_cancelled = _answer(connection, request) if isinstance(request, RankCall) else True
             if was_cancelled:
@@ -100,7 +101,7 @@ def main() -> None:
     key = os.environ.pop(KEY_VARIABLE)
     connection = Client((sys.argv[1], int(sys.argv[2])), authkey=bytes.fromhex(key))
     send_at_once(connection)
-    serve(connection)
+    serve(connection, float(sys.argv[3]))
     os._exit(0)
 
 

@@ -130,10 +130,6 @@ def begin(path: Path | None = None, course: Path | None = None) -> tuple[Folder,
                 page.write(folder.laid_out(week), page.text_of(as_released(given)))
                 page.write(folder.notebook(week), page.text_of(given))
                 laid_out.append(week)
-        if not (folder.path / "start.ipynb").exists():
-            page.write(
-                folder.path / "start.ipynb", (Path(__file__).with_name("start_page.json")).read_text(encoding="utf-8")
-            )
         if not (folder.path / NAME / "folder.json").exists():
             page.write(folder.path / NAME / "folder.json", json.dumps({"format": FORMAT}) + "\n")
     except OSError as error:

@@ -35,9 +35,9 @@ def merge(mine: Cells, old: Cells, new: Cells) -> Merged:
     1. match each of the learner's cells with a cell of the page  2. find the matched cells that the learner moved
     3. start from the new page without those  4. insert the learner's cells, also moved ones, after the same neighbor
 
-    old: the page that `mine` was made from. Answers keep their text. If the learner changed a given cell, the change is
-    kept unless the page changed it, too; then the learner's version goes below the page's, as do changed checks. Cells
-    that the page no longer has are removed if the learner never touched them.
+    old: the page that `mine` was made from. Answers keep their text. A given cell that
+    only the learner changed keeps that change. If the page changed it, too, the learner's version goes below the
+    page's, as do changed checks. Cells that the page no longer has are removed if the learner never touched them.
     """
     before, after = ({name_of(cell): cell for cell in cells} for cells in (old, new))
     heirs = _heirs(old, new)

@@ -1,34 +1,19 @@
-"""Self-study inside a notebook: a table with buttons, or the same text where widgets are not available."""
+"""Hints and solutions inside a notebook: as text, and below a failed check as a button where widgets are available."""
 
 from __future__ import annotations
 
 import html
+import io
 from collections.abc import Callable, Collection
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from shardlab.study import hints, told
-from shardlab.study.folder import Folder, find
-from shardlab.study.still import with_still
+from shardlab.study.folder import find
 from shardlab.study.trouble import TROUBLE, sentence
 
 WIDTH = 116
-
-
-def panel() -> None:
-    """Show the learner's progress, with buttons for the next hint and for the solution of any exercise."""
-    try:
-        folder = find()
-    except TROUBLE as error:
-        print(sentence(error))
-        return
-    if (widgets := _widgets()) is None:
-        _print(lambda: told.overview(folder))
-        return
-    from IPython.display import display
-
-    display(_panel(folder, widgets))
 
 
 def hint(exercise: str) -> None:
@@ -46,7 +31,7 @@ def offer_hint(exercise: str, shown: Collection[int] = ()) -> None:
 
     shown: numbers of the hints that the check has already shown, which the button leaves out.
     """
-    widgets = _widgets()
+    widgets = find_widgets()
     try:
         folder = find()
     except TROUBLE:
@@ -58,7 +43,7 @@ def offer_hint(exercise: str, shown: Collection[int] = ()) -> None:
     display(_button("Next hint", widgets, lambda: told.hints(hints.next_unseen(folder, exercise, shown), shown)))
 
 
-def _lines_as_html(what: Callable[[], Group]) -> str:
+def lines_as_html(what: Callable[[], Group]) -> str:
     """Sentences as paragraphs, which wrap at the width of the page; an error becomes its message."""
     try:
         lines = [str(line) for line in what().renderables]
@@ -67,41 +52,13 @@ def _lines_as_html(what: Callable[[], Group]) -> str:
     return "".join(f'<p style="max-width: 60em; line-height: 1.45">{html.escape(line)}</p>' for line in lines)
 
 
-def _panel(folder: Folder, widgets):
-    table, said = widgets.HTML(), widgets.HTML()
-    chosen = widgets.Dropdown(options=[one.name for one in folder.exercises().values()], description="Exercise")
-
-    def refresh(_: object = None) -> None:
-        table.value = _as_html(lambda: told.overview(folder))
-
-    def say(what: Callable[[], RenderableType]) -> Callable[[object], None]:
-        def on_click(_: object) -> None:
-            said.value = "<p>…</p>"
-            said.value = _as_html(what)
-            refresh()
-
-        return on_click
-
-    buttons = {
-        "Next hint": say(lambda: told.hints(hints.next_hint(folder, str(chosen.value)))),
-        "Solution": say(lambda: told.solution(hints.solution(folder, str(chosen.value)))),
-        "Refresh": refresh,
-    }
-    row = []
-    for name, action in buttons.items():
-        row.append(widgets.Button(description=name))
-        row[-1].on_click(action)
-    refresh()
-    return with_still(widgets.VBox([table, widgets.HBox([chosen, *row]), said]), table.value)
-
-
 def _button(name: str, widgets, what: Callable[[], Group]):
     button, said = widgets.Button(description=name), widgets.HTML()
-    button.on_click(lambda _: setattr(said, "value", _lines_as_html(what)))
-    return widgets.VBox([button, said])
+    button.on_click(lambda _: setattr(said, "value", lines_as_html(what)))
+    return with_still(widgets.VBox([button, said]), f"<p>Run this cell again to see the button “{name}”.</p>")
 
 
-def _widgets():
+def find_widgets():
     """The ipywidgets module if a notebook kernel can show widgets, else None."""
     try:
         import ipywidgets
@@ -111,22 +68,15 @@ def _widgets():
     return ipywidgets if getattr(get_ipython(), "kernel", None) is not None else None
 
 
-def _as_html(what: Callable[[], RenderableType]) -> str:
+def as_html(what: Callable[[], RenderableType]) -> str:
     """The terminal output as HTML; an error becomes its message."""
     try:
         shown = what()
     except TROUBLE as error:
         return f"<p>{html.escape(sentence(error))}</p>"
-    console = Console(record=True, width=WIDTH, file=open_nowhere(), force_jupyter=False)
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_jupyter=False)
     console.print(shown, highlight=False)
     return console.export_html(inline_styles=True, code_format='<pre style="line-height:1.25">{code}</pre>')
-
-
-def open_nowhere():
-    """A file that discards output, because the console's record is shown instead."""
-    import io
-
-    return io.StringIO()
 
 
 def _print(what: Callable[[], RenderableType]) -> None:

@@ -26,6 +26,8 @@ ON_ANY_BACKGROUND = ANSISyntaxTheme(
     {Keyword: Style(bold=True), Comment: Style(italic=True), String.Doc: Style(italic=True)}
 )
 
+ALL_RIGHT = "Every check passes. Only the written answers and the interview remain: `shardlab study cards`."
+
 
 def overview(folder: Folder, now: datetime | None = None) -> Group:
     """The table of weeks, followed by what to do next."""
@@ -58,13 +60,17 @@ def time(seconds: float) -> str:
 
 def _below(
     folder: Folder, weeks: Sequence[Week], rows: Sequence[Record], unreadable: int, now: datetime | None
-) -> list:
+) -> list[str]:
+    return [_next(folder, progress.next_exercise(weeks)), *notes(folder, rows, unreadable, now)]
+
+
+def notes(folder: Folder, rows: Sequence[Record], unreadable: int, now: datetime | None = None) -> list[str]:
+    """Sentences about the last visit, newer pages, cards that are due, and records that cannot be read."""
     lines = []
     last = max((records.when(row) for row in rows), default=None)
     if last is not None:
         days = ((now or datetime.now(UTC)) - last).days
         lines.append(f"You were here {'today' if days < 1 else 'yesterday' if days < 2 else f'{days} days ago'}.")
-    lines.append(_next(folder, progress.next_exercise(weeks)))
     if behind := [week for week in folder.weeks() if folder.notebook(week).exists() and is_behind(folder, week)]:
         count = "1 page" if len(behind) == 1 else f"{len(behind)} pages"
         lines.append(f"The course has newer text for {count}: `shardlab study update` adds it and keeps your answers.")
@@ -77,15 +83,21 @@ def _below(
 
 def _next(folder: Folder, standing: Standing | None) -> str:
     if standing is None:
-        return "Every check passes. Only the written answers and the interview remain: `shardlab study cards`."
+        return ALL_RIGHT
     one = standing.exercise
     path = folder.notebook(folder.week(one.week)).relative_to(folder.path)
-    text = f"Next: {one.name} in {path}, {standing.points:g} of {one.points:g} points"
+    text = f"Next: {one.name} in {path}, {points(standing)}"
     if not standing.tries:
         return f"{text}."
-    tries = "1 try" if standing.tries == 1 else f"{standing.tries} tries"
     more = "solution" if standing.was_attempted else "hint"
-    return f"{text} after {tries}. For help: `shardlab study {more} {one.name}`."
+    return f"{text}. For help: `shardlab study {more} {one.name}`."
+
+
+def points(standing: Standing) -> str:
+    """The points of an exercise and its tries, such as "0 of 3 points after 2 tries"."""
+    text = f"{standing.points:g} of {standing.exercise.points:g} points"
+    tries = "1 try" if standing.tries == 1 else f"{standing.tries} tries"
+    return f"{text} after {tries}" if standing.tries else text
 
 
 def hints(found: Hints, without: Collection[int] = ()) -> Group:

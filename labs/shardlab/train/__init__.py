@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from shardlab.train.hook import Hook
     from shardlab.train.logs import LoggedStep, read_log
     from shardlab.train.loop import train
-    from shardlab.train.rates import rate_at
+    from shardlab.train.rates import lr_at
     from shardlab.train.recipe import from_tables, parse, read
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -100,9 +100,9 @@ def optimizer_of(recipe: Recipe) -> NewOptimizer:
     """The optimizer class with its options; the loop sets the learning rate before every step."""
     given = recipe.optimizer
     if given.name == "sgd":
-        return partial(torch.optim.SGD, lr=recipe.rate.peak, momentum=given.momentum, weight_decay=given.weight_decay)
+        return partial(torch.optim.SGD, lr=recipe.lr.peak, momentum=given.momentum, weight_decay=given.weight_decay)
     betas = given.beta1, given.beta2
-    return partial(torch.optim.AdamW, lr=recipe.rate.peak, betas=betas, eps=given.eps, weight_decay=given.weight_decay)
+    return partial(torch.optim.AdamW, lr=recipe.lr.peak, betas=betas, eps=given.eps, weight_decay=given.weight_decay)
 
 
 def check(recipe: Recipe, ranks: int) -> None:

@@ -87,9 +87,9 @@ def _check_model(recipe: Recipe) -> None:
 
 
 def _check_lengths(recipe: Recipe) -> None:
-    if recipe.rate.warmup > recipe.run.steps:
+    if recipe.lr.warmup > recipe.run.steps:
         steps = recipe.run.steps
-        raise ValueError(f"rate.warmup = {recipe.rate.warmup} is longer than run.steps = {steps}: use 0 to {steps}")
+        raise ValueError(f"lr.warmup = {recipe.lr.warmup} is longer than run.steps = {steps}: use 0 to {steps}")
     if recipe.mesh.replicas > 1 and recipe.step.zero == 0:
         raise ValueError(
             f"mesh.replicas = {recipe.mesh.replicas} needs sharded states, and step.zero = 0 has none: use "

@@ -28,7 +28,7 @@ class LoggedStep:
     step: int
     loss: float
     norm: float
-    rate: float
+    lr: float
     tokens: int
     seconds: float
     mfu: float | None
@@ -44,7 +44,7 @@ class LoggedStep:
         share = "" if self.mfu is None else f"  mfu {self.mfu:5.1%}"
         return (
             f"step {self.step:>{len(str(steps))}}/{steps}  loss {self.loss:.4f}  norm {self.norm:8.3f}  "
-            f"lr {self.rate:.2e}  {self.tokens_per_second:9,.0f} tokens/s{share}  {self.memory / 2**20:,.0f} MiB"
+            f"lr {self.lr:.2e}  {self.tokens_per_second:9,.0f} tokens/s{share}  {self.memory / 2**20:,.0f} MiB"
         )
 
 
@@ -70,7 +70,7 @@ class Logs:
             print(row.line(steps), flush=True)
         self.note(asdict(row))
         if self._events:
-            numbers = {"loss": row.loss, "norm": row.norm, "rate": row.rate, "tokens per second": row.tokens_per_second}
+            numbers = {"loss": row.loss, "norm": row.norm, "lr": row.lr, "tokens per second": row.tokens_per_second}
             with self._unharmed():
                 self._events.scalars(row.step, numbers | ({} if row.mfu is None else {"mfu": row.mfu}))
 

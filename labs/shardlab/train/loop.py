@@ -27,7 +27,7 @@ from shardlab.train.logs import LoggedStep, Logs
 from shardlab.train.measure import Measurement, mfu, peak_flops
 from shardlab.train.order import rows_of_replica, sequence_numbers, text_of
 from shardlab.train.randomness import Dropouts
-from shardlab.train.rates import rate_at
+from shardlab.train.rates import lr_at
 from shardlab.train.recipe import Recipe, to_tables
 
 TRACE, FIGURE = "step-trace.json", "loss.svg"
@@ -104,10 +104,10 @@ class Training:
         for hook in self.hooks:
             hook.on_step(self, step)
         tokens, labels = self._batch(step)
-        rate = rate_at(step - 1, recipe.rate, recipe.run.steps)
+        lr = lr_at(step - 1, recipe.lr, recipe.run.steps)
         for optimizer in self.trainer.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = lr
         self.dropouts.begin(step)
 
         began = time.perf_counter()
@@ -115,7 +115,7 @@ class Training:
         seconds = time.perf_counter() - began
         self.done = step
         if result is not None:
-            self._log(result, rate, seconds)
+            self._log(result, lr, seconds)
         if self.saver is not None:
             self.saver.poll()
             if recipe.checkpoints.every and step % recipe.checkpoints.every == 0:
@@ -126,9 +126,9 @@ class Training:
         if self.saver is not None:
             mesh = {name: getattr(self.trainer.mesh, name) for name in ("dp", "pp", "cp", "tp", "ep")}
             text = " ".join(f"{name} {size}" for name, size in mesh.items())
-            rate = rate_at(self.done - 1, self.recipe.rate, self.recipe.run.steps)
+            lr = lr_at(self.done - 1, self.recipe.lr, self.recipe.run.steps)
             position = self.done * self.recipe.step.batch
-            self.saver.begin(self.done, self.facts | {"mesh": text, "rate": rate, "sequences": position})
+            self.saver.begin(self.done, self.facts | {"mesh": text, "lr": lr, "sequences": position})
 
     def finish(self, resumed: int) -> Summary:
         """Save the last checkpoint, draw the figure, and return the summary."""
@@ -202,14 +202,14 @@ class Training:
         say(f"{text.num_sequences:,} sequences of {text.sequence} tokens; peak for the MFU: {self.peak_from}")
         self.logs.note({"recipe": to_tables(self.recipe)})
 
-    def _log(self, result: Step, rate: float, seconds: float) -> None:
+    def _log(self, result: Step, lr: float, seconds: float) -> None:
         recipe, step = self.recipe, self.done
         tokens = recipe.step.batch * recipe.model.sequence
         row = LoggedStep(
             step=step,
             loss=result.loss,
             norm=result.norm,
-            rate=rate,
+            lr=lr,
             tokens=tokens,
             seconds=seconds,
             mfu=mfu(build.transformer_of(recipe), tokens, seconds, self.peak),

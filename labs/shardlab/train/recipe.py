@@ -18,10 +18,10 @@ from shardlab.train.sections import (
     Axes,
     Checkpoints,
     Experts,
+    LearningRate,
     Log,
     Model,
     Optimizer,
-    Rate,
     Run,
     StepConfig,
     Survival,
@@ -40,7 +40,7 @@ class Recipe:
     experts: Experts = field(default_factory=Experts)
     mesh: Axes = field(default_factory=Axes)
     optimizer: Optimizer = field(default_factory=Optimizer)
-    rate: Rate = field(default_factory=Rate)
+    lr: LearningRate = field(default_factory=LearningRate)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     log: Log = field(default_factory=Log)
     survival: Survival = field(default_factory=Survival)
@@ -62,7 +62,7 @@ SECTIONS = {
     "mesh": Axes,
     "step": StepConfig,
     "optimizer": Optimizer,
-    "rate": Rate,
+    "lr": LearningRate,
     "run": Run,
     "checkpoints": Checkpoints,
     "log": Log,
@@ -103,6 +103,8 @@ def parse(text: str, changes: Iterable[str] = ()) -> Recipe:
 
 def from_tables(tables: dict[str, Any]) -> Recipe:
     """A recipe from plain dicts, {"model": {...}, "step": {...}, "run": {...}, ...}."""
+    if "rate" in tables:
+        raise ValueError("[rate] is now called [lr]: write [lr], with the same keys (--set lr.peak=1e-3)")
     for name, table in tables.items():
         if name not in SECTIONS:
             raise ValueError(unknown(f"[{name}]", name, table, list(SECTIONS)))

@@ -87,7 +87,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True)
-class Rate:
+class LearningRate:
     """The learning rate: linear warm-up to `peak`, then constant, or half a cosine down to floor * peak."""
 
     peak: float = number(1e-3, least=0)

@@ -6,6 +6,7 @@ import nbformat.v4 as nbformat
 import pytest
 from bs4 import BeautifulSoup
 from nbformat import from_dict, v4
+from shardlab.figures.page import caption
 
 from autograder.site.languages import say
 from autograder.site.outputs import WIDGETS, outputs_html
@@ -107,7 +108,6 @@ def test_what_must_not_be_seen_is_what_the_students_page_has_not():
 
 PNG = base64.b64encode(b"a picture").decode()
 SENTENCE = "In words: rank 0 waits, <3."
-CAPTION = nbformat.new_output("display_data", data={"text/html": "<p>In words</p>", "text/plain": SENTENCE})
 
 
 def figure(**metadata):
@@ -118,26 +118,29 @@ def printed(text, name="stdout"):
     return nbformat.new_output("stream", text=text, name=name)
 
 
+def in_words(sentence, *, folded):
+    data = {"text/html": caption(sentence, folded=folded), "text/plain": sentence}
+    return nbformat.new_output("display_data", data=data)
+
+
 def html_of(*outputs, states=None):
     kept = []
     html = outputs_html(outputs, states or {}, lambda data: kept.append(data) or f"pictures/{len(kept)}.png")
     return BeautifulSoup(html, "html.parser"), kept
 
 
-def test_a_figure_is_a_file_and_its_sentence_stands_below_it_once():
-    soup, kept = html_of(figure(alt=SENTENCE, width=300), CAPTION, printed("and more\n"))
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_figure_is_a_file_and_its_sentence_stands_below_it_once(folded):
+    below = in_words(SENTENCE, folded=folded)
+    soup, kept = html_of(figure(alt=SENTENCE, width=300), below, printed("and more\n"), below)
     assert kept == [b"a picture"]
     assert dict(soup.img.attrs) == {
         "class": ["figure"], "alt": SENTENCE, "width": "300", "style": "--width: 300px", "src": "pictures/1.png",
         "loading": "lazy",
     }  # fmt: skip
-    assert soup.figcaption.text == SENTENCE and soup.pre.text == "and more"
-
-
-def test_only_the_sentence_below_a_figure_is_its_caption():
-    soup, _ = html_of(figure(alt=SENTENCE), CAPTION, figure(alt=SENTENCE), CAPTION, CAPTION)
-    assert [one.text for one in soup.find_all("figcaption")] == [SENTENCE] * 2
-    assert [one.text for one in soup.find_all("p")] == ["In words"]  # the last is no caption: it follows no figure
+    assert soup.pre.text == "and more" and len(soup.find_all(class_="output")) == 2
+    assert bool(soup.select("figcaption details summary")) == folded
+    assert SENTENCE.removeprefix("In words: ") in soup.figcaption.text
 
 
 def test_a_figure_without_words_is_refused():

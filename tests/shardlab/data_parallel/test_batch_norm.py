@@ -4,9 +4,7 @@ import pytest
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

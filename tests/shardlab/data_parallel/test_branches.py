@@ -4,7 +4,7 @@ import pytest
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero3
 from torch import Tensor, nn
 
 WIDTH, RANKS = 6, 2

@@ -8,9 +8,7 @@ from shardlab import meter
 from shardlab.costs import traffic
 from shardlab.costs.memory.states import shard_elements, zero_state_bytes
 from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
 from torch import nn
 
 PARAMETERS = 1857

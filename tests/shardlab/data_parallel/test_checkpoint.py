@@ -9,8 +9,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.data_parallel import checkpoint
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero2, Zero3
 
 from tests.shardlab.data_parallel import twin
 

@@ -11,10 +11,7 @@ from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mea
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.flat import WholeParameters
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
-from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3, ZeroPlusPlus
 from torch import nn
 
 KINDS = {"zero1": Zero1, "zero2": Zero2, "zero3": Zero3, "zero++": ZeroPlusPlus}

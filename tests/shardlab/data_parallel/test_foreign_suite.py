@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero3
 from torch import nn
 
 # ---- the thin adapter ------------------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.data_parallel import gather_order
-from shardlab.data_parallel.zero3 import Zero3
-from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
+from shardlab.data_parallel.zero import Zero3, ZeroPlusPlus
 
 from tests.shardlab.data_parallel.test_branches import WIDTH, new_model
 

@@ -7,9 +7,7 @@ import torch.distributed as dist
 from shardlab import meter
 from shardlab.costs import traffic
 from shardlab.costs.memory.states import zero_state_bytes
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
 from torch import nn
 
 from tests.shardlab.data_parallel import twin

@@ -6,9 +6,7 @@ import torch
 import torch.distributed as dist
 from shardlab import meter
 from shardlab.costs import traffic
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
 
 from tests.shardlab.data_parallel import twin
 

@@ -5,9 +5,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3
 from torch.nn import functional
 
 from tests.shardlab.data_parallel import twin
@@ -35,7 +33,7 @@ def train_with_zero(stage, optimizer_class, options, max_norm, microbatches):
     if rank > 0:  # rank 0's weights are used
         for parameter in model.parameters():
             parameter.data += rank
-    more = {} if stage == "zero1" else {"bucket_bytes": 400, "first_bucket_bytes": 100}
+    more = {"bucket_bytes": 400, "first_bucket_bytes": 100} if stage == "zero2" else {}
     more |= {"units": list(model.blocks)} if stage == "zero3" else {}
     zero = ENGINES[stage](model, optimizer_class, **more, **options)
     for step in range(twin.STEPS):

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero import Zero3
 from torch import nn
 
 from tests.shardlab.data_parallel import twin

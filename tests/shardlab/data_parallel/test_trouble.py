@@ -11,10 +11,7 @@ from shardlab.costs import traffic
 from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mean_of_messages
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
-from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3, ZeroPlusPlus
 from torch import nn
 
 from tests.shardlab.data_parallel import twin
@@ -31,7 +28,7 @@ def engine(name, **options):
         wrapped = DataParallel(model, bucket_bytes=400, first_bucket_bytes=100, **options)
         optimizer = torch.optim.AdamW(wrapped.parameters(), lr=0.05)
         return model, wrapped, optimizer
-    options |= {} if name == "zero1" else {"bucket_bytes": 400, "first_bucket_bytes": 100}
+    options |= {"bucket_bytes": 400, "first_bucket_bytes": 100} if name == "zero2" else {}
     options |= {"units": list(model.blocks)} if name in ("zero3", "zero++") else {}
     options |= {"quantized_weights": True, "quantized_gradients": True} if name == "zero++" else {}
     return model, model, ENGINES[name](model, torch.optim.AdamW, lr=0.05, **options)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shardlab import meter
 from shardlab.costs import traffic
+from shardlab.costs.memory.states import assign_owners
 from shardlab.data_parallel import checkpoint
-from shardlab.data_parallel.flat import EqualShards, WholeParameters, assign_owners
+from shardlab.data_parallel.flat import EqualShards, WholeParameters
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
+from shardlab.data_parallel.zero import Zero1, Zero2
 from torch import nn
 from torch.optim import LBFGS, SGD, Adafactor, AdamW, Muon, SparseAdam
 

@@ -14,10 +14,7 @@ import torch
 import torch.distributed as dist
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.data_parallel.zero3 import Zero3
-from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
+from shardlab.data_parallel.zero import Zero1, Zero2, Zero3, ZeroPlusPlus
 from torch import Tensor, nn
 
 from tests.shardlab.generated.cases import Microbatch, ModelCase, Record, backward, model_case, trained_alone

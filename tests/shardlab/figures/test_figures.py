@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from shardlab import figures
-from shardlab.figures.page import png
+from shardlab.figures.page import as_html, png
 from shardlab.figures.palette import PALETTE, fonts, luminance, text_colour
 from shardlab.figures.ring import ring_messages, ring_table
 from shardlab.figures.units import written_bytes, written_seconds
@@ -155,11 +155,27 @@ def test_show_gives_the_picture_an_alt_text_and_a_caption(monkeypatch, capsys):
     figures.show(figure, sentence)
     (data, metadata), (below, _) = shown
     assert metadata["image/png"]["alt"] == below["text/plain"] == sentence
-    assert "In words: 1 &lt; 2. a: 1 B.</p>" in below["text/html"]
+    assert "<summary>In words</summary>1 &lt; 2. a: 1 B.</details>" in below["text/html"]
     assert imread(io.BytesIO(data["image/png"])).shape[:2] == (320, 640)
     assert capsys.readouterr().out == ""  # terminal text would break inside words
     with pytest.raises(ValueError, match="needs its sentence"):
         figures.show(figure, " ")
+
+
+@pytest.mark.parametrize(
+    ("title", "place", "sentence", "folded"),
+    [
+        ("Too much", "left", "In words: Too much. a: 1 B.", True),
+        ("Too\nmuch", "center", "In words: Too much. a: 1 B.", True),
+        ("Too much", "left", "In words: two ranks hold too much.", False),
+        ("", "left", "In words: Too much. a: 1 B.", False),
+    ],
+)
+def test_words_are_folded_where_they_repeat_the_title(title, place, sentence, folded):
+    figure, ax = figures.new_axes(4, 2)
+    ax.set_title(title, loc=place)
+    html = as_html(figure, sentence)
+    assert html.count("<details") == folded and f'alt="{sentence}"' in html
 
 
 def test_a_figure_brings_its_own_white_page_into_a_dark_jupyterlab():

@@ -222,9 +222,7 @@ def test_three_pictures_of_a_layout_and_their_numbers():
     assert set(figures.axis_bytes(model, layout)) == {"tp", "pp", "dp"}
     assert figures.axis_bytes(model, Layout()) == {"none": 0.0}
     pictures = plan_pictures(model, layout, H100)
-    assert len(pictures) == 3 and all(
-        data.startswith(b"\x89PNG") and words.startswith("In words") for data, words in pictures
-    )
+    assert len(pictures) == 3 and all(words.startswith("In words") for _, words in pictures)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Widgets, their static pictures, and labels."""
 
 from itertools import combinations
+from pathlib import Path
 from unittest.mock import patch
 
 import nbformat
@@ -39,6 +40,14 @@ def test_the_file_has_the_picture(saved, name):
     assert "<img alt=" in still["data"]["text/html"] and "data:image/png;base64," in still["data"]["text/html"]
     assert "body:has(.live-" in still["data"]["text/html"] and still["metadata"]["shardlab_still"]
     assert "base64" not in still["data"]["text/plain"]
+
+
+def test_every_widget_of_the_package_leaves_something_in_the_file():
+    sources = {path: path.read_text() for path in Path(figures.__file__).parent.parent.rglob("*.py")}
+    makers = {path.name: source for path, source in sources.items() if "widgets.VBox(" in source}
+    assert {"stepper.py", "oral.py", "panels.py"} <= set(makers)
+    for name, source in makers.items():
+        assert "return with_still(" in source and "return widgets." not in source, name
 
 
 # ---- Sliders in an unattended notebook: it runs to the end, and its outputs are kept ---------------------------------

@@ -64,7 +64,7 @@ def train_all(cases, verify):
 
 
 def cases_of(ranks):
-    """(name, schedule, microbatches) for every builder, some with another number, and for recorded orders."""
+    """(name, schedule, microbatches) for every builder (some with two numbers of microbatches) and recorded orders."""
     cases = [(name, builder(ranks, 2 * ranks), 2 * ranks) for name, builder in BUILDERS.items()]
     if ranks == 4:
         cases += [(name, BUILDERS[name](4, 5), 5) for name in ("1f1b", "zb-h1", "zbv")]

@@ -6,7 +6,10 @@ from random import Random
 
 import pytest
 from random_study import first_page, named
+from shardlab import home
 from shardlab.commands import cli
+from shardlab.home import live
+from shardlab.home.facts import home_of
 from shardlab.study import folder as folders
 from shardlab.study import panels, records
 from small_course import WEEK, write_page
@@ -47,6 +50,7 @@ def test_where_a_learner_stands(run, folder):
 
 def test_begin_lays_out_what_is_missing(run, folder, tmp_path):
     assert "created 2 pages" in run("--folder", tmp_path / "new", "begin")
+    assert "Begin: week 1" in (tmp_path / "new" / "start.ipynb").read_text()
     newer(folder.course)
     assert "newer pages (1)" in run("begin")
 
@@ -118,8 +122,8 @@ def test_what_is_wrong_gets_a_sentence(run, arguments, sentence):
     assert sentence in said and "Traceback" not in said
 
 
-def test_the_panel_is_text_where_no_widgets_are(run, capsys):
-    panels.panel()
+def test_the_home_page_and_hints_are_text_in_a_terminal(run, capsys):
+    home.show()
     assert "Next: week01.one" in capsys.readouterr().out
     panels.hint("week01.one")
     assert "Hint 1 of 3" in capsys.readouterr().out
@@ -127,32 +131,36 @@ def test_the_panel_is_text_where_no_widgets_are(run, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_the_panel_outside_of_a_folder_says_how_to_get_one(folder, monkeypatch, tmp_path, capsys):
+def test_the_home_page_outside_of_a_folder_says_how_to_get_one(folder, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(folders, "course_folder", lambda: folder.course)
     folder.path.rename(tmp_path / "away")
     monkeypatch.chdir(tmp_path)
-    panels.panel()
+    home.show()
     assert "shardlab study begin" in capsys.readouterr().out
 
 
-def test_the_panels_buttons(run, folder):
+def test_the_buttons_of_the_home_page(run, folder):
     import ipywidgets
 
-    box = panels._panel(folder, ipywidgets)
-    table, row, said = box.children
-    assert "Next: week01.one" in table.value
-    chosen, *buttons = row.children
-    by_name = {button.description: button for button in buttons}
-    chosen.value = "week01.two"
+    refreshed = []
+    buttons = live.Buttons(folder, ipywidgets, lambda: refreshed.append(True))
+    row, said, open_notebooks, below = buttons.box(home_of(folder)).children
+    by_name = {button.description: button for button in (*row.children[1:], *below.children)}
+    assert buttons.chosen.value == "week01.one"
+    buttons.chosen.value = "week01.two"
     by_name["Next hint"].click()
-    assert "Hint 1 of 3 for week01.two" in said.value
+    assert "Hint 1 of 3 for week01.two" in said.value and refreshed == [True]
     by_name["Solution"].click()
     assert "The solution opens after 3" in said.value
+    assert "Open notebooks hold" in open_notebooks.value
+    by_name["End idle notebooks"].click()
+    assert "No notebook was idle" in open_notebooks.value
 
 
 def test_the_command_loads_no_torch():
     program = (
         "import sys, shardlab.commands.study\n"
+        "from shardlab.home import live, start\n"
         "from shardlab.study import bundle, cards, hints, panels, told, update\n"
         "sys.exit('torch' in sys.modules)"
     )
@@ -163,5 +171,5 @@ def test_the_text_below_a_hint_button_is_escaped():
     from rich.console import Group
     from rich.text import Text
 
-    shown = panels._lines_as_html(lambda: Group(Text("use a<b"), Text("then stop")))
+    shown = panels.lines_as_html(lambda: Group(Text("use a<b"), Text("then stop")))
     assert "use a&lt;b</p>" in shown and shown.count("<p ") == 2

@@ -45,7 +45,6 @@ def test_a_folder_is_laid_out_once(folder, course, write_answer):
     write_answer("week01.one", ANSWER)
     again, laid_out = begin(folder.path, course)
     assert laid_out == [] and ANSWER in texts(again.notebook(WEEK))
-    assert (folder.path / "start.ipynb").is_file()
 
 
 def test_answers_that_were_written_into_the_course_come_along(course, tmp_path):

@@ -7,7 +7,7 @@ from shardlab.train.loop import train
 TABLES = {
     "model": {"layers": 4, "hidden": 16, "heads": 4, "sequence": 16, "kv_heads": 2},
     "step": {"batch": 8, "microbatches": 2},
-    "rate": {"peak": 0.01, "warmup": 2},
+    "lr": {"peak": 0.01, "warmup": 2},
     "run": {"steps": 4},
     "log": {"measure": 0, "tensorboard": False, "figure": False},
 }

@@ -36,7 +36,7 @@ def test_it_names_tensors_by_their_numbers_in_the_whole_model(checkpoint):
     contents = read_contents(checkpoint)
     blocks = {int(name.split(".")[2]) for name in contents["tensors"] if name.startswith("weight.blocks.")}
     assert blocks == {0, 1, 2, 3}
-    assert contents["step"] == 2 and contents["sequences"] == 16 and contents["rate"] == pytest.approx(0.01)
+    assert contents["step"] == 2 and contents["sequences"] == 16 and contents["lr"] == pytest.approx(0.01)
     assert contents["tensors"]["exp_avg.blocks.3.up.weight"] == [[64, 16], "torch.float32"]
     assert contents["data"]["seed"] == 0 and contents["mesh"] == "dp 2 pp 2 cp 1 tp 1 ep 1"
     assert {*contents["files"]} == {path.name for path in checkpoint.iterdir()} - {CONTENTS}

@@ -35,7 +35,7 @@ def test_rows_go_on_over_a_resume(folder):
     rows = read_log(folder)
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert all(row["tokens"] == 8 * 16 and row["seconds"] > 0 and row["memory"] > 2**20 for row in rows)
-    assert [row["rate"] for row in rows[:2]] == [0.005, 0.01]
+    assert [row["lr"] for row in rows[:2]] == [0.005, 0.01]
     assert [len(run) for run in runs_of(folder)] == [2, 2]
     assert any(entry.get("checkpoint") == 2 and entry["stall"] > 0 for entry in entries(folder))
 

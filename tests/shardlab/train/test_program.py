@@ -63,8 +63,7 @@ def test_it_starts_its_ranks_and_resumes(tmp_path):
 def test_exit_codes_say_what_happened(tmp_path):
     path = written(tmp_path, run={"folder": str(tmp_path / "run")})
     assert (
-        done(path, "--set", "rate.peak=1e30", "--set", "rate.warmup=0", "--set", "step.max_norm=0").returncode
-        == NOT_FINITE
+        done(path, "--set", "lr.peak=1e30", "--set", "lr.warmup=0", "--set", "step.max_norm=0").returncode == NOT_FINITE
     )
     assert done(path, "--quiet").returncode == 0
     told = done(path, "--set", "run.seed=1")
@@ -76,7 +75,7 @@ def test_exit_codes_say_what_happened(tmp_path):
 @pytest.mark.parametrize("way", ["stop", "restart"])
 def test_a_rank_that_is_killed_ends_the_run_or_starts_it_again(tmp_path, way):
     folder = tmp_path / "run"
-    sections = {"run": {"folder": str(folder), "steps": 60}, "checkpoints": {"every": 2}, "rate": {"warmup": 2}}
+    sections = {"run": {"folder": str(folder), "steps": 60}, "checkpoints": {"every": 2}, "lr": {"warmup": 2}}
     path = written(tmp_path, {"dp": 2}, survival={"on_lost_rank": way, "patience": 20.0}, **sections)
     process = subprocess.Popen([*TRAIN, path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     for line in process.stdout:

@@ -82,7 +82,7 @@ def test_goodput_counts_the_last_time_that_a_step_was_done():
 def started(tmp_path, name, mesh, **survival):
     """A 12-step training run as a program, its recipe file and its folder."""
     folder, path = tmp_path / name, tmp_path / f"{name}.toml"
-    sections = {"run": {"folder": str(folder), "steps": 12}, "checkpoints": {"every": 2}, "rate": {"warmup": 2}}
+    sections = {"run": {"folder": str(folder), "steps": 12}, "checkpoints": {"every": 2}, "lr": {"warmup": 2}}
     path.write_text(to_toml(recipe(mesh, survival={"patience": 60.0, "silence": 5.0} | survival, **sections)))
     command = [sys.executable, "-m", "shardlab.train", str(path)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True), folder

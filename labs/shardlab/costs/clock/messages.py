@@ -28,8 +28,9 @@ from shardlab.costs.traffic import ring_all_gather_bytes
 
 
 def exposed(communication: float, work: float, hidden: float) -> float:
-    """Seconds that communication adds to overlapping work: what is longer than the work, and what overlap does not
-    hide.
+    """Seconds that communication adds to work that runs at the same time.
+
+    hidden: the share that overlaps, of whichever of the two is shorter.
     """
     return communication - hidden * min(communication, work)
 

@@ -58,7 +58,7 @@ class Framework:
 
 
 def no_buffers(held: BufferInputs, layout: Layout) -> float:
-    """Megatron's gradient buffer is the gradients themselves: the backward adds to it."""
+    """Megatron keeps its gradients in the buffer itself, so the buffer needs no other memory."""
     return 0.0
 
 

@@ -3,7 +3,7 @@
 P parameters on a rank, N ranks that hold the same ones (arXiv 1910.02054, figure 1; mixed-precision Adam).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -88,6 +88,18 @@ def shard_elements(num_parameters: int, num_ranks: int) -> tuple[int, int]:
         raise ValueError(f"{num_parameters} parameters over {num_ranks} ranks: use 0 or more over 1 or more")
     shard = -(-num_parameters // num_ranks)
     return shard, shard * num_ranks - num_parameters
+
+
+def assign_owners(sizes: Sequence[int], num_ranks: int) -> list[int]:
+    """The owner of each parameter: largest first, each to the first rank with the least so far.
+
+    No rank gets more than an even share plus one parameter (Graham 1969: longest processing time first).
+    """
+    owners, load = [0] * len(sizes), [0] * num_ranks
+    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+        owners[place] = load.index(min(load))
+        load[owners[place]] += sizes[place]
+    return owners
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Interleaved 1F1B: each rank holds several chunks of the model, and the bubble shrinks by their number."""
+"""Interleaved 1F1B: each rank holds several chunks of the model, which divides the bubble by almost that number."""
 
 from shardlab.pipeline_parallel.builders.sizes import need_sizes
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, Slot, passes

@@ -1,14 +1,14 @@
-"""ZeRO-3 (1910.02054, section 5.3; PyTorch FSDP, 2304.11277): gather a layer's weights, use them, free them.
+"""Where weights are stored between uses: whole on every rank (ZeRO-1 and 2), or in shards that are gathered (ZeRO-3).
 
-A *unit* is a part of the model whose weights are gathered together. Forward and backward gather each unit once, and the
-gradients are reduce-scattered: 3(N-1)/N of the model is sent. To follow a backward, note that this file gathers and
-frees weights, `reducing.py` sends gradients, and `gathered.py` manages the memory of one vector.
+A *unit* of ZeRO-3 (1910.02054, section 5.3; PyTorch FSDP, 2304.11277) is a part of the model whose weights are gathered
+together. To follow a backward, note that this file gathers and frees weights, `Arrivals` in `buckets.py` collects
+gradients, and `reducing.py` sends them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,45 +17,47 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.data_parallel import backward
-from shardlab.data_parallel.agreement import trainable
-from shardlab.data_parallel.flat import FlatParameters, Works
+from shardlab.data_parallel.flat import FlatParameters, Gather, GatheredVector, Works
 from shardlab.data_parallel.gather_order import GatherOrder
-from shardlab.data_parallel.gathered import Gather, GatheredVector, gather_plain
-from shardlab.data_parallel.reducing import InBackward, Reducer
-from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.zero1 import wrap
+from shardlab.data_parallel.reducing import Gradients
 
 
-def Zero3(
-    module: nn.Module,
-    optimizer_class: type[torch.optim.Optimizer],
-    *,
-    units: Sequence[nn.Module],
-    prefetch: int = 1,
-    reshard_after_forward: bool = True,
-    gradient_dtype: torch.dtype | None = None,
-    gather: Gather = gather_plain,
-    bucket_bytes: int | None = None,
-    first_bucket_bytes: int | None = None,
-    **options: Any,
-) -> ShardedOptimizer:
-    """Like `Zero2`, but the weights are sharded too, and gathered unit by unit for each use.
+class WholeWeights:
+    """Every rank always has all weights. `secondary`: additional shards held. `has_left`: a vector was sent."""
 
-    units: modules of the model, none inside another. Parameters in no unit or in two (a tied weight) are gathered for
-    the whole step. Each unit is a bucket, regardless of bucket_bytes. prefetch: how many units to gather ahead.
-    reshard_after_forward: False keeps the weights for the backward, which sends 2(N-1)/N. gather: how weights are sent.
-    Raises ValueError for units that are nested or not part of this model, and on every rank if ranks use their units in
-    different orders.
-    """
-    weights = GatheredUnits(module, units, prefetch=prefetch, reshard=reshard_after_forward, gather=gather)
-    zero, reducer = wrap(module, optimizer_class, weights=weights, together=weights.together, **options)
-    zero.gradients = gradients = InBackward(reducer, weights, dtype=gradient_dtype)
-    weights.connect(gradients, zero.group)
-    return zero
+    stay_whole = True
+
+    def __init__(self) -> None:
+        self._vectors: list[FlatParameters] = []
+
+    def adopt(self, vector: FlatParameters) -> None:
+        self._vectors.append(vector)
+
+    def all_gather_params(self) -> Works:
+        for vector in self._vectors:
+            vector.refresh_shard()
+        return [work for vector in self._vectors for work in vector.layout.all_gather_params(vector)]
+
+    def secondary(self) -> list[Tensor]:
+        return []
+
+    def gathered(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def before_forward(self, gradients: Gradients) -> None:
+        """Raise the alarm if the model was changed, since it cannot send the gradients that other ranks wait for."""
+        if torch.is_grad_enabled() and (change := gradients.change()):
+            gradients.raise_alarm(change)
+
+    def has_left(self, number: int) -> None: ...
+    def end_backward(self, *, has_raised: bool) -> None: ...
 
 
 class GatheredUnits:
-    """Weights are gathered unit by unit, `prefetch` units ahead, and freed after each use."""
+    """Weights are gathered unit by unit, `prefetch` units ahead, and freed after each use, if `reshard`.
+
+    Parameters in no unit or in several are gathered for the whole step: their unit is the model.
+    """
 
     stay_whole = False
 
@@ -72,8 +74,6 @@ class GatheredUnits:
         self._first_began: dict[nn.Module, int] = {}  # the same for its first forward since the last backward
         self._entered: dict[nn.Module, int] = {}  # units that this backward has entered, and their first nodes
 
-    # ---- called by the optimizer -------------------------------------------------------------------------------------
-
     def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
         """One vector per unit and dtype, in the order of the backward (last unit first), then the rest."""
         by_unit: dict[Any, list[nn.Parameter]] = {}
@@ -86,8 +86,11 @@ class GatheredUnits:
         self._vectors_of[self._unit_of[vector.parameters[0]]].append(self.vectors[-1])
 
     def all_gather_params(self) -> Works:
+        """Nothing yet: the old weights are freed, so the next forward gathers the new shards."""
         for vector in self.vectors:
-            vector.use_new_shard()
+            vector.free()
+            vector.secondary = None
+            vector.flat.refresh_shard()
         return []
 
     def secondary(self) -> list[Tensor]:
@@ -101,17 +104,14 @@ class GatheredUnits:
         try:
             yield
         finally:
-            self._free(self.vectors)
+            _free(self.vectors)
 
-    # ---- hooks: 1. before and after each forward ---------------------------------------------------------------------
-
-    def connect(self, gradients: InBackward, group: dist.ProcessGroup | None) -> None:
+    def connect(self, gradients: Gradients, group: dist.ProcessGroup | None) -> None:
         """Register the hooks, once all vectors exist. gradients: knows which vectors were sent in a backward."""
-        self._gradients = gradients
-        self._accumulators = {parameter: backward.accumulator(parameter) for parameter in gradients.bucket_of}
+        self._gradients, self._arrivals = gradients, gradients.arrivals
+        self._accumulators = {one: backward.accumulator(one) for one in self._arrivals.bucket_of}
         name_of = {one: name or "the parameters in no unit" for name, one in self._module.named_modules()}
-        names = [name_of[self._unit_of[vector.flat.parameters[0]]] for vector in self.vectors]
-        self.gathers = GatherOrder(names, group)
+        self.gathers = GatherOrder([name_of[self._unit_of[one.flat.parameters[0]]] for one in self.vectors], group)
         for unit in self._units:
             unit.register_forward_pre_hook(self._before_forward)
             unit.register_forward_hook(self._after_forward)
@@ -125,16 +125,18 @@ class GatheredUnits:
         for part in self._module.modules():
             part._apply = _refuse_to_move  # it would read freed memory
 
-    def before_forward(self, reducer: Reducer) -> None:
+    def before_forward(self, gradients: Gradients) -> None:
         """Use the first gather of a step to carry the alarm, since a rank with a changed model could not continue."""
         first = self.vectors[-1]
-        if not torch.is_grad_enabled() or first.is_there or not reducer.alarm.is_on:
+        if not torch.is_grad_enabled() or first.is_there or not gradients.alarm.is_on:
             return
-        change = reducer.change()
-        self._gather([first], alarm=change is not None)
+        change = gradients.change()
+        self.gathers.record(first.number)
+        first.gather(alarm=change is not None)
+        first.wait()
         if not all(head.isfinite().all() for head in first.flat.slice_heads(first.flat.full)):
             first.free()
-            reducer.raise_alarm(change)
+            gradients.raise_alarm(change)
 
     def _before_forward(self, unit: nn.Module, _: Any) -> None:
         if backward.is_running():  # a recomputation, which reads the weights even if their gradients were sent
@@ -153,26 +155,24 @@ class GatheredUnits:
 
     def _after_forward(self, unit: nn.Module, _: Any, output: Any) -> None:
         if not backward.is_running() and (self._reshard or not torch.is_grad_enabled()):
-            self._free(self._vectors_of[unit])
+            _free(self._vectors_of[unit])
 
     def _watch(self, unit: nn.Module, part: nn.Module, _: Any, output: Any) -> None:
         """Hook the outputs of a part of the unit, because a backward that enters there needs the unit's weights."""
         if not backward.is_running():  # recomputed outputs already have hooks
             for tensor in backward.entrances(output):
                 node, first = backward.node_of(tensor), self._began.get(unit, 0)
-                tensor.register_hook(lambda _, node=node, first=first: self._before_backward(unit, node, first))
+                tensor.register_hook(partial(self._before_backward, unit, node, first))
 
     def _end_forward(self, module: nn.Module, _: Any, output: Any) -> None:
         if not backward.is_running():
             self._knows_order = True
             if not torch.is_grad_enabled():
-                self._free(self.vectors)
+                _free(self.vectors)
             self.gathers.end_pass()
 
-    # ---- hooks: 2. in the backward -----------------------------------------------------------------------------------
-
-    def _before_backward(self, unit: nn.Module, node: int, first: int) -> None:
-        self._gradients.begin()
+    def _before_backward(self, unit: nn.Module, node: int, first: int, _: Tensor) -> None:
+        self._arrivals.begin()
         self._complete_passed(node)
         self._entered[unit] = first
         self._gather(self._due(unit))
@@ -180,89 +180,77 @@ class GatheredUnits:
 
     @torch.no_grad()
     def _complete_passed(self, node: int) -> None:
-        """Finish the units that the backward has passed. It visits nodes from last to first, so these are the units
-        whose first node has a higher number than `node`.
-
-        Parameters of such a unit that the backward does not reach get zeros. Every rank therefore sends a unit's
-        gradients before the next gather, no matter which branch it took inside the unit.
+        """Send the units that the backward, which visits nodes from last to first, has passed: their first node has a
+        higher number than `node`. Parameters that it does not reach get zeros, so that every rank sends a unit before
+        the next gather, no matter which branch it took inside.
         """
         for unit in [unit for unit, first in self._entered.items() if first > node]:
-            buckets = [self._gradients.buckets[vector.number] for vector in self._vectors_of[unit]]
-            unreached = [(bucket, p) for bucket in buckets for p in bucket.waiting if not self._reaches(p)]
-            if unreached and (self._gradients.has_arrived or any(map(self._reaches, self._accumulators))):
+            buckets = [self._arrivals.buckets[vector.number] for vector in self._vectors_of[unit]]
+            nodes = self._accumulators
+            unreached = [(bucket, p) for bucket in buckets for p in bucket.waiting if not backward.reaches(nodes[p])]
+            if unreached and (self._arrivals.has_arrived or any(map(backward.reaches, nodes.values()))):
                 for bucket, parameter in unreached:
                     bucket.take(parameter)
-                self._gradients.send_full_buckets()
+                self._arrivals.send_full()
             if not any(bucket.waiting for bucket in buckets):
                 del self._entered[unit]
-
-    def _reaches(self, parameter: nn.Parameter) -> bool:
-        return backward.reaches(self._accumulators[parameter])
 
     def has_left(self, number: int) -> None:
         """The gradients of a vector are complete, so its weights are not needed again in this step."""
         self.vectors[number].free()
 
-    def backward_ended(self) -> None:
+    def end_backward(self, *, has_raised: bool) -> None:
         self._entered, self._first_began = {}, {}
-        self._free(self.vectors)
-        self.gathers.end_pass()
+        if has_raised:
+            self.gathers.forget()
+        else:
+            _free(self.vectors)
+            self.gathers.end_pass()
 
-    def forget_backward(self) -> None:
-        self._entered, self._first_began = {}, {}
-        self.gathers.forget()
-
-    # ---- gather and free ---------------------------------------------------------------------------------------------
-
-    def _start(self, vectors: Sequence[GatheredVector], *, alarm: bool = False) -> None:
+    def _start(self, vectors: Iterable[GatheredVector]) -> None:
         for vector in vectors:
             if not vector.is_there:
                 self.gathers.record(vector.number)
-            vector.gather(alarm=alarm)
+            vector.gather()
 
-    def _gather(self, vectors: Sequence[GatheredVector], *, alarm: bool = False) -> None:
-        self._start(vectors, alarm=alarm)
+    def _gather(self, vectors: Sequence[GatheredVector]) -> None:
+        self._start(vectors)
         for vector in vectors:
             vector.wait()
 
     def _gather_ahead(self, unit: nn.Module, direction: int) -> None:
-        """Start gathering the units that came next (+1) or before (-1) in the order of the first forward.
+        """Start gathering the units after (+1) or before (-1) this one in the order of the first forward.
 
-        A unit that the first forward did not use, such as one in another branch, is not in that order. The units after
-        it are gathered only when they are used.
+        Units that it did not use, such as those in another branch, are gathered only when they are used.
         """
-        if not self._knows_order or unit not in self._order:
-            return
-        place = self._order.index(unit)
-        for ahead in range(1, self._prefetch + 1):
-            if 0 <= place + direction * ahead < len(self._order):
-                self._start(self._due(self._order[place + direction * ahead]))
+        if self._knows_order and unit in self._order:
+            order = self._order[::direction]
+            place = order.index(unit) + 1
+            for ahead in order[place : place + self._prefetch]:
+                self._start(self._due(ahead))
 
     def _due(self, unit: nn.Module) -> list[GatheredVector]:
         """A unit's vectors whose gradients were not yet sent. A hook that fires late must not gather the others."""
-        return [vector for vector in self._vectors_of[unit] if vector.number >= self._gradients.num_sent]
-
-    def _free(self, vectors: Sequence[GatheredVector]) -> None:
-        for vector in vectors:
-            vector.free()
+        return [vector for vector in self._vectors_of[unit] if vector.number >= self._arrivals.num_sent]
 
     def _before_state_dict(self, *_: Any) -> None:
         if not all(vector.is_there for vector in self.vectors):
-            raise ValueError(
-                "the weights are sharded over all ranks: on every rank, call full_parameters(), or state_dict() inside "
-                "gathered()"
-            )
+            remedy = "on every rank, call full_parameters(), or state_dict() inside gathered()"
+            raise ValueError(f"the weights are sharded over all ranks: {remedy}")
+
+
+def _free(vectors: Iterable[GatheredVector]) -> None:
+    for vector in vectors:
+        vector.free()
 
 
 def _refuse_to_move(*_: Any, **__: Any) -> nn.Module:
-    raise ValueError(
-        "the weights are sharded and cannot be moved or converted: do that first, then wrap the "
-        "model, or wrap it with compute_dtype="
-    )
+    remedy = "do that first, then wrap the model, or wrap it with compute_dtype="
+    raise ValueError(f"the weights are sharded and cannot be moved or converted: {remedy}")
 
 
 def owners_of(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Parameter, nn.Module]:
-    """The unit of each trainable parameter, or the whole model for parameters in no unit or in several.
+    """The unit of each parameter, or the whole model for parameters in no unit or in several.
 
     Raises ValueError for units that are nested or not part of the model.
     """
@@ -276,7 +264,6 @@ def owners_of(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Paramete
         unit_of |= {part: module if part in unit_of else unit for part in parts}
     owners: dict[nn.Parameter, nn.Module] = {}
     for part in module.modules():
-        for parameter in part.parameters(recurse=False):
-            unit = unit_of.get(part, module)
-            owners[parameter] = unit if owners.get(parameter, unit) is unit else module
-    return {parameter: owners[parameter] for _, parameter in trainable(module)}
+        unit = unit_of.get(part, module)
+        owners |= {one: module if owners.get(one, unit) is not unit else unit for one in part.parameters(recurse=False)}
+    return owners

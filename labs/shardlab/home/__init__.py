@@ -1,0 +1,11 @@
+"""The learner's home page, `start.ipynb`: where you stand, where to continue, help, and what is open in memory."""
+
+from typing import TYPE_CHECKING
+
+from shardlab.exports import lazily
+
+if TYPE_CHECKING:
+    from shardlab.home.live import show
+    from shardlab.home.start import write_start
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)
