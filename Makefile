@@ -93,6 +93,7 @@ demo: setup  ## one minute: real ranks, prediction next to measurement, an hones
 
 validate: setup  ## the cost model's error on published runs and on one server's, compared with a constant
 	"$(BIN)/python" -m shardlab.costs.validation
+	"$(BIN)/python" -m benchmarks.single_server
 
 bench: setup-dev  ## measurements next to other implementations, as a table; it says how long it takes (QUICK=1: within ten minutes)
 	"$(BIN)/python" -m benchmarks $(if $(QUICK),quick)

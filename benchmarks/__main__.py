@@ -22,7 +22,7 @@ import benchmarks
 from benchmarks.row import Row
 from benchmarks.times import LIMITS, QUICK, expected, remember
 
-NO_BENCHMARKS = ("device", "row", "gpu_kernels", "profiler_traces", "times", "__main__")
+NO_BENCHMARKS = ("device", "row", "gpu_kernels", "profiler_traces", "single_server", "times", "__main__")
 ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "all-meshes",
     "attack-batch",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from shardlab.commands.calibration.measure import calibrate
-from shardlab.commands.plan_run import run_plan
+from shardlab.commands.plan import run_plan
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.machines import as_accelerator, as_trained

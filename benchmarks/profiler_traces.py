@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,11 +118,11 @@ def kernels_of(trace: bytes) -> bytes:
 
 
 def keep() -> None:
-    """Write the reduced copies that a notebook draws."""
-    for path in sorted(TRACES.glob("week*.json.gz")):
-        copy = KEPT / f"of-{path.name}"
-        copy.write_bytes(kernels_of(path.read_bytes()))
-        print(f"{copy}: {copy.stat().st_size:,} bytes")
+    """Write the reduced copies that a notebook draws; the same traces give the same file."""
+    with zipfile.ZipFile(KEPT, "w") as kept:
+        for path in sorted(TRACES.glob("week*.json.gz")):
+            kept.writestr(zipfile.ZipInfo(path.name), kernels_of(path.read_bytes()))
+    print(f"{KEPT}: {KEPT.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

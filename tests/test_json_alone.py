@@ -8,7 +8,7 @@ import pytest
 import typer
 from shardlab.commands import doctor
 from shardlab.commands.cli import app as shardlab
-from shardlab.commands.machine import Finding
+from shardlab.commands.doctor import Finding
 from typer.testing import CliRunner
 
 from autograder.cli import app as autograder

@@ -6,11 +6,10 @@ import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from itertools import pairwise
 from typing import Any
 
 from nbconvert.filters.ansi import ansi2html
-from nbformat import NotebookNode
+from nbformat import NotebookNode, from_dict
 from shardlab.study.still import MARK
 
 from autograder.site.languages import say
@@ -38,34 +37,49 @@ def widget_states(notebook: NotebookNode) -> dict[str, Any]:
 
 
 def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) -> Iterator[str]:
-    caption = ""  # `figures.show` also displays the alt text; here it appears once, below the picture
-    for output, following in pairwise([*_joined(outputs), {}]):
+    for output in _joined(_without_captions(outputs)):
         if output["output_type"] == "stream":
-            yield f'<pre class="output">{ansi2html(output["text"].rstrip())}</pre>'
+            if output["text"].strip():
+                yield f'<pre class="output">{ansi2html(output["text"].rstrip())}</pre>'
         elif output.get("metadata", {}).get(MARK):
             continue  # the widget below shows the same picture
         elif output["output_type"] == "error":
             yield f'<pre class="output error">{ansi2html(chr(10).join(output["traceback"]))}</pre>'
         else:
-            data = output["data"]
-            if WIDGETS in data:
-                yield _widget(data[WIDGETS]["model_id"], states, keep)
-            elif "image/png" in data:
-                about = output["metadata"].get("image/png", {})
-                caption = about.get("alt", "")
-                words = following.get("data", {}).get("text/html", "")
-                yield _figure(data["image/png"], caption, about.get("width"), keep, folded="<details" in words)
-            elif caption and data.get("text/plain") == caption:
-                caption = ""
-            elif "text/html" in data:
-                yield f'<div class="output">{_without_embedded(data["text/html"], keep)}</div>'
-            elif "text/plain" in data:
-                yield f'<pre class="output">{ansi2html(data["text/plain"])}</pre>'
-            else:
-                raise ValueError(f"the site shows no output of type {', '.join(data)}: display a PNG, HTML or text")
+            yield _displayed(output["data"], output["metadata"].get("image/png", {}), states, keep)
 
 
-def _joined(outputs: Sequence[NotebookNode]) -> Iterator[dict[str, Any]]:
+def _displayed(data: dict[str, Any], about: dict[str, Any], states: dict[str, Any], keep: Keep) -> str:
+    """Return the HTML of what a cell displays; `about` describes its picture."""
+    if WIDGETS in data:
+        return _widget(data[WIDGETS]["model_id"], states, keep)
+    if "image/png" in data:
+        return _figure(
+            data["image/png"], about.get("alt", ""), about.get("width"), keep, folded=about.get("folded", False)
+        )
+    if "text/html" in data:
+        return f'<div class="output">{_without_embedded(data["text/html"], keep)}</div>'
+    if "text/plain" in data:
+        return f'<pre class="output">{ansi2html(data["text/plain"])}</pre>'
+    raise ValueError(f"the site shows no output of type {', '.join(data)}: display a PNG, HTML or text")
+
+
+def _without_captions(outputs: Sequence[NotebookNode]) -> Iterator[NotebookNode]:
+    """Drop the alt text that `figures.show` displays below a picture: the site shows it as the picture's caption."""
+    for before, output, after in zip([{}, *outputs], outputs, [*outputs[1:], {}], strict=False):
+        if _is_caption(output, after):
+            about = output["metadata"]["image/png"] | {"folded": "<details" in after["data"]["text/html"]}
+            yield from_dict({**output, "metadata": {**output["metadata"], "image/png": about}})
+        elif not _is_caption(before, output):
+            yield output
+
+
+def _is_caption(figure: dict[str, Any], output: dict[str, Any]) -> bool:
+    alt, data = figure.get("metadata", {}).get("image/png", {}).get("alt"), output.get("data", {})
+    return bool(alt) and "text/html" in data and data.get("text/plain") == alt
+
+
+def _joined(outputs: Iterable[NotebookNode]) -> Iterator[dict[str, Any]]:
     """Merge adjacent text outputs and drop standard error, which no page is about."""
     text = ""
     for output in outputs:

@@ -8,7 +8,7 @@ import typer
 from beside import WARM_UP, CalibrationFile, FigureFile, Rounds, Step, calibration_for, draw, show, step_of
 from shardlab.costs.clock.calibrated import mlp_data_parallel_seconds
 from shardlab.costs.clock.calibration import Calibration
-from shardlab.costs.clock.messages import exposed
+from shardlab.costs.clock.parts import exposed
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
 FP32 = 4

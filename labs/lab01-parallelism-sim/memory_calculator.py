@@ -9,8 +9,8 @@ from shardlab.costs.hardware import GIB
 from shardlab.costs.layout import Layout, check_layout
 from shardlab.costs.memory.stage import MemoryBytes, peak_memory
 from shardlab.costs.memory.states import bytes_per_parameter, zero_state_bytes
-from shardlab.costs.models.file import load_model
 from shardlab.costs.models.model import num_parameters
+from shardlab.costs.models.zoo import load_model
 
 
 def measured_states(width: int) -> tuple[int, int, int, int]:

@@ -21,7 +21,7 @@ from shardlab.commands.study import study
 from shardlab.terminal import fit_output
 
 if TYPE_CHECKING:
-    from shardlab.commands.machine import Finding
+    from shardlab.commands.doctor import Finding
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The lab package of SYS-602.")
 

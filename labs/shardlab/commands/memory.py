@@ -40,7 +40,7 @@ def memory(
     from shardlab.costs.layout import Layout, check_layout, check_world
     from shardlab.costs.machines import as_trained, find_accelerator
     from shardlab.costs.memory.stage import peak_memory
-    from shardlab.costs.models.file import load_model
+    from shardlab.costs.models.zoo import load_model
 
     try:
         if (ranks := tp * pp * dp * cp) > MOST_GPUS:

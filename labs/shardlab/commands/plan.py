@@ -1,8 +1,10 @@
-"""The command `shardlab plan`: evaluates formulas, needs no ranks and no torch."""
+"""The command `shardlab plan`: evaluates formulas, without ranks or torch; `--here --run` also trains the plan."""
 
 from __future__ import annotations
 
 import json as json_format
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from shardlab.costs.models.model import Transformer
     from shardlab.costs.planning.planner import Plan
+    from shardlab.train.planned import Beside
 
 GPU_NAMES = "v100 a100-40 a100 h100 h100-96 h800 h200 b200 b300 gb200 gb300 laptop here FILE"
 Model = Annotated[str, typer.Option("--model", help="A model name (an unknown name prints the list) or a JSON file.")]
@@ -54,8 +57,7 @@ def plan(
         int, typer.Option("--pipeline-zero", min=0, max=2, help="Highest ZeRO stage to try with a pipeline.")
     ] = 2,
     schedule: Annotated[
-        list[str] | None,
-        typer.Option("--schedule", help="1f1b, gpipe, zero-bubble, zbv or dualpipe; repeatable."),
+        list[str] | None, typer.Option("--schedule", help="1f1b, gpipe, zero-bubble, zbv or dualpipe; repeatable.")
     ] = None,
     recompute: Annotated[
         list[str] | None,
@@ -99,14 +101,13 @@ def plan(
     """
     from typing import get_args
 
-    from shardlab.commands.plan_answer import Task, batch_of, chosen
+    from shardlab.commands.plan_answer import Task, batch_of, chosen, show
     from shardlab.commands.plan_flags import flags
-    from shardlab.commands.plan_text import show
     from shardlab.costs.hardware import with_network
     from shardlab.costs.layout import Recompute, ScheduleName
     from shardlab.costs.machines import as_trained, find_accelerator
-    from shardlab.costs.models.file import load_model
     from shardlab.costs.models.model import with_sequence
+    from shardlab.costs.models.zoo import load_model
     from shardlab.costs.planning.planner import Search
 
     _check_together(tokens, price, run, export)
@@ -147,7 +148,6 @@ def plan(
 
 def _run(winner: Plan, model: Transformer, steps: int, *, show: bool) -> list[dict]:
     """Train the winner, print predicted and measured numbers, and return them as plain data."""
-    from shardlab.commands.plan_run import run_plan
     from shardlab.train.planned import table
 
     if show:
@@ -172,3 +172,27 @@ def _check_together(tokens: int | None, price: float | None, run: bool, export: 
         raise typer.BadParameter("the price of a run needs its length: add --tokens", param_hint="--price")
     if run and export is not None:
         raise typer.BadParameter("--run uses the course's trainer: remove --export", param_hint="--export")
+
+
+MOST_RANKS = 64
+
+
+def run_plan(plan: Plan, model: Transformer, *, steps: int, quiet: bool) -> list[Beside]:
+    """Train a plan on ranks of this machine for a few steps; return predictions and measurements.
+
+    Raises ValueError if the plan cannot run here or its ranks fail.
+    """
+    from shardlab.train.planned import beside, recipe_of, to_toml
+
+    if plan.layout.world > MOST_RANKS:
+        raise ValueError(f"{plan.layout.world} ranks on one machine: use --gpus {MOST_RANKS} or fewer")
+    with TemporaryDirectory(prefix="shardlab-") as name:
+        folder = Path(name)
+        recipe = recipe_of(model, plan.layout, steps=steps, folder=folder)
+        (folder / "plan.toml").write_text(to_toml(recipe))
+        from shardlab.train import program
+
+        code = program.start(recipe, [str(folder / "plan.toml"), *(["--quiet"] if quiet else [])])
+        if code != program.DONE:
+            raise ValueError(f"the plan's ranks exited with code {code}: {program.MEANING.get(code, 'see above')}")
+        return beside(plan, model, folder)

@@ -112,32 +112,6 @@ def ulysses_sends_less(num_ranks: int, heads: int, kv_heads: int) -> bool:
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 
-class RingStep(NamedTuple):
-    """Seconds of one step of a ring's forward: computing attention on a block, and sending it on."""
-
-    compute: float
-    send: float
-
-    @property
-    def exposed(self) -> float:
-        return max(0.0, self.send - self.compute)
-
-
-def ring_step(
-    tokens: float,
-    query_width: float,
-    kv_width: float,
-    *,
-    flops: float,
-    bandwidth: float,
-    causal: bool = True,
-    bytes_each: float = 2,
-) -> RingStep:
-    """n = s/c tokens of one sequence: 4 n^2 h FLOP, half of that if causal and balanced; 2 n h_kv numbers."""
-    pairs = tokens**2 * (0.5 if causal else 1.0)
-    return RingStep(4 * pairs * query_width / flops, 2 * bytes_each * tokens * kv_width / bandwidth)
-
-
 def least_tokens_to_hide(
     kv_share: float, *, flops: float, bandwidth: float, causal: bool = True, bytes_each: float = 2
 ) -> float:

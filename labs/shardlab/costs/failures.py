@@ -1,4 +1,4 @@
-"""Cost of failures in a long run: how often it stops, when to write checkpoints, and the share of useful time.
+"""Cost of a long run: days, GPU-hours and price; how often it fails, when to write checkpoints, and useful time.
 
 A failure stops all ranks, and work since the last checkpoint is repeated. Failures are memoryless with a constant
 rate. Symbols: M mean seconds between two failures of the whole run, delta seconds to write a checkpoint, tau seconds of
@@ -9,10 +9,12 @@ order estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3)
 arXiv 2407.21783, section 3.3.4.
 """
 
+from dataclasses import dataclass
 from math import exp, expm1, sqrt
 from random import Random
 
 from shardlab.costs.memory.states import OPTIMIZER_BYTES, WEIGHT_BYTES
+from shardlab.costs.models.model import Transformer, num_parameters
 
 LLAMA3 = {"gpus": 16384, "days": 54, "failures": 419}  # unexpected interruptions, table 5; plus 47 planned ones
 
@@ -109,3 +111,65 @@ def _check_positive(**sizes: float) -> None:
     for name, size in sizes.items():
         if not size > 0:
             raise ValueError(f"{name} = {size}: use a number above 0")
+
+
+DAY, HOUR = 86_400, 3_600
+WRITE_BYTES = 2e12 / 2048  # per second and server of a checkpoint: Llama 3's storage (arXiv 2407.21783, section 3.3.1)
+RESTART_SECONDS = 600.0  # from a failure until work resumes: assumed
+
+
+@dataclass(frozen=True)
+class LongRun:
+    """A run of `tokens` tokens. days: with failures and checkpoints; goodput: share of days that is work kept.
+
+    price: of all GPU-hours, None without a price per hour.
+    """
+
+    tokens: int
+    steps: int
+    days_without_failures: float
+    days: float
+    gpu_hours: float
+    goodput: float
+    failures: float
+    checkpoint_minutes: float
+    price: float | None
+
+
+def long_run(
+    model: Transformer,
+    num_gpus: int,
+    per_server: int,
+    step_seconds: float,
+    tokens_per_step: int,
+    tokens: int,
+    price_per_hour: float | None = None,
+) -> LongRun:
+    """Days, GPU-hours and price of training on `tokens` tokens, with the failure rate of Llama 3's GPUs.
+
+    A GPU fails as on 16,384 H100s in 54 days (arXiv 2407.21783, table 5). All servers write checkpoints, at the
+    cheapest interval (Daly 2006). Raises ValueError for fewer tokens than one step, and for a negative price.
+    """
+    if tokens < tokens_per_step:
+        raise ValueError(f"{tokens:,} tokens are fewer than one step of {tokens_per_step:,}: use at least that many")
+    if price_per_hour is not None and not 0 <= price_per_hour < float("inf"):
+        raise ValueError(f"a price of {price_per_hour} for a GPU-hour: use 0 or more")
+    steps = -(-tokens // tokens_per_step)
+    one = mean_seconds_of_one(LLAMA3["gpus"], LLAMA3["days"] * DAY, LLAMA3["failures"])
+    between = mean_seconds_between(num_gpus, one)
+    save = checkpoint_bytes(num_parameters(model)) / (WRITE_BYTES * -(-num_gpus // per_server))
+    interval = best_interval_daly(save, between)
+    share = goodput(interval, save, between, RESTART_SECONDS)
+    seconds = steps * step_seconds / share
+    hours = num_gpus * seconds / HOUR
+    return LongRun(
+        tokens=tokens,
+        steps=steps,
+        days_without_failures=steps * step_seconds / DAY,
+        days=seconds / DAY,
+        gpu_hours=hours,
+        goodput=share,
+        failures=seconds / between,
+        checkpoint_minutes=interval / 60,
+        price=None if price_per_hour is None else hours * price_per_hour,
+    )

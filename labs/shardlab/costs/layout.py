@@ -15,11 +15,7 @@ Recompute = Literal["none", "selective", "full", "norms"]
 ScheduleName = Literal["1f1b", "gpipe", "zero-bubble", "zbv", "dualpipe"]
 
 
-_CHOICES = (
-    ("recompute", get_args(Recompute)),
-    ("schedule", get_args(ScheduleName)),
-    ("context", get_args(ContextWay)),
-)
+_CHOICES = (("recompute", get_args(Recompute)), ("schedule", get_args(ScheduleName)), ("context", get_args(ContextWay)))
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.clock.calibration import Calibration, read_calibration
-from shardlab.costs.clock.efficiency import FITTED, NVLINK, Efficiency, links_of
 from shardlab.costs.clock.here import slowdown_of
+from shardlab.costs.clock.setup import FITTED, NVLINK, Efficiency, links_of
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.models.model import Transformer
 from shardlab.costs.traffic import Link

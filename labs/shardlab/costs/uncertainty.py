@@ -6,7 +6,7 @@ distributions: every source has the same weight (arXiv 1809.07441, CDF pooling: 
 for 14). `make validate` reports how many runs it covers when it is computed only from the other sources.
 """
 
-import csv
+import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 DATA = Path(__file__).parent / "data"
-RESIDUALS, TRAINED_HERE = DATA / "held_out_residuals.csv", DATA / "trained_here_residuals.csv"
-COLUMNS = ("source", "id", "log_ratio")
+RESIDUALS, TRAINED_HERE = DATA / "held_out_residuals.json", DATA / "trained_here_residuals.json"
 COVERAGE = 0.9  # of the interval printed with a prediction
 Residuals = Mapping[str, Sequence[float]]  # by source: ln(measured / predicted) of its runs
 
@@ -32,11 +31,7 @@ def trained_here_residuals() -> Residuals:
 
 @cache
 def _read(path: Path) -> Residuals:
-    found: dict[str, list[float]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            found.setdefault(row["source"], []).append(float(row["log_ratio"]))
-    return found
+    return {source: list(runs.values()) for source, runs in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
 def error_factor(residuals: Residuals, coverage: float = COVERAGE) -> float:

@@ -5,21 +5,19 @@ from pathlib import Path
 
 from shardlab.costs import traffic
 from shardlab.figures.bars import draw_bars, draw_traffic
+from shardlab.figures.labels import written_bytes, written_seconds
+from shardlab.figures.maps import draw_groups, draw_own_trainer
 from shardlab.figures.measured import draw_ring_against_tree
-from shardlab.figures.mesh import draw_groups
-from shardlab.figures.own import draw_own_trainer
 from shardlab.figures.page import new_axes, png
-from shardlab.figures.profile import draw_profile
+from shardlab.figures.profile import draw_profile, kept_traces
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.timeline import draw_timeline
-from shardlab.figures.units import written_bytes, written_seconds
 from shardlab.mesh.axes import Mesh
 from shardlab.own.uses import rows
 from shardlab.pipeline_parallel import builders
 
 GRADIENT_BYTES = 14e9  # 7B parameters in bf16
 LINK_BYTES_PER_SECOND = 50e9
-TRACES = Path(__file__).parents[3] / "benchmarks" / "results" / "traces_h200"
 
 
 def draw_problem(ax) -> str:
@@ -42,7 +40,7 @@ def draw_own(ax) -> str:
 
 def draw_traces(ax, week: str, name: str) -> str:
     """A training step from that week, on ranks that share one H200."""
-    return draw_profile(ax, sorted(TRACES.glob(f"{week}-rank*.json.gz")), name=name)
+    return draw_profile(ax, kept_traces(week), name=name)
 
 
 def main(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zipfile
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,16 +18,17 @@ from shardlab.figures.palette import PALETTE
 # ---- Profiler traces for the pages, included in the package because students have no GPU to record them --------------
 
 
-KEPT = Path(__file__).parent / "data"  # kernels of one H200, recorded and copied by `benchmarks/profiler_traces.py`
-# The prefix "of-": a rank in a sandbox sees this package, in which no file may look like a week's checks.
+KEPT = Path(__file__).parent / "traces.zip"  # kernels of one H200, from `benchmarks/profiler_traces.py`
 
 
-def kept_traces(week: str) -> list[Path]:
-    """The trace files of a week ("week07"), one per rank in order. Raises ValueError that lists the existing weeks."""
-    found = sorted(KEPT.glob(f"of-{week}-rank*.json.gz"))
+def kept_traces(week: str) -> list[bytes]:
+    """The traces of a week ("week07"), one .json.gz per rank in order. Raises ValueError that lists existing weeks."""
+    with zipfile.ZipFile(KEPT) as kept:
+        names = sorted(kept.namelist())
+        found = [kept.read(name) for name in names if name.startswith(f"{week}-rank")]
     if not found:
-        there = sorted({path.name.split("-")[1] for path in KEPT.glob("of-week*-rank*.json.gz")})
-        raise ValueError(f"there are no traces of {week!r}: use {' or '.join(there)}")
+        weeks = sorted({name.split("-")[0] for name in names})
+        raise ValueError(f"there are no traces of {week!r}: use {' or '.join(weeks)}")
     return found
 
 

@@ -6,6 +6,7 @@ from shardlab.exports import lazily
 
 if TYPE_CHECKING:
     from shardlab.hybrid.emulated import emulated_seconds, predicted_seconds
+    from shardlab.hybrid.groups import sent_by_axis
     from shardlab.hybrid.layerwise import LayerByLayer
     from shardlab.hybrid.mesh_trainer import MeshTrainer
     from shardlab.hybrid.part import layers_of
@@ -13,6 +14,5 @@ if TYPE_CHECKING:
     from shardlab.hybrid.race import raced
     from shardlab.hybrid.settings import Settings
     from shardlab.hybrid.suspects import FAULTS, NOTHING, gradients_of_suspect, joined
-    from shardlab.hybrid.traffic import sent_by_axis
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

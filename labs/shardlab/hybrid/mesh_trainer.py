@@ -22,18 +22,25 @@ from torch import Tensor, nn
 
 from shardlab.context_parallel.balance import SequenceLayout, contiguous
 from shardlab.hybrid import refusals
-from shardlab.hybrid.balance import CountingStage, forget_loads, update_biases
 from shardlab.hybrid.batch import Microbatches, microbatches, num_valid_tokens, summed_loss
-from shardlab.hybrid.clipping import NotFinite, check_finite, owned_by, squares_of, summed
-from shardlab.hybrid.cutting import cut, set_layout
 from shardlab.hybrid.groups import STAGE, WORLD, training_groups
-from shardlab.hybrid.part import PartOfModel, Whole
-from shardlab.hybrid.places import ParameterPlace
-from shardlab.hybrid.placing import places_of
+from shardlab.hybrid.part import PartOfModel, Whole, cut, set_layout
+from shardlab.hybrid.places import ParameterPlace, places_of
 from shardlab.hybrid.refusals import moe_of, moe_text, optimizer_text
 from shardlab.hybrid.settings import Settings
 from shardlab.hybrid.stage_weights import NewWeights
-from shardlab.hybrid.sums import sum_partial_slices, sum_tied_slices
+from shardlab.hybrid.sums import (
+    CountingStage,
+    NotFinite,
+    check_finite,
+    forget_loads,
+    owned_by,
+    squares_of,
+    sum_partial_slices,
+    sum_tied_slices,
+    summed,
+    update_biases,
+)
 from shardlab.hybrid.weights import NewOptimizer
 from shardlab.mesh.gradient_norm import clip_by_norm
 from shardlab.mesh.process_groups import GRADIENTS, ProcessGroups

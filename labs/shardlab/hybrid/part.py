@@ -1,4 +1,9 @@
-"""One pipeline stage's part of a model. Its parameters keep the names that they have in the whole model."""
+"""One pipeline stage's part of a model, split over tp, cp and ep; parameters keep their names in the whole model.
+
+Each axis uses its own package, in an order that works: 1. tp: matrices, vocabulary, and with sequence parallelism
+everything between the matrices  2. cp: attention, between the query-key-value matrix and the projection  3. ep and etp:
+MoE layers, where each rank has different tokens.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,22 @@ import copy
 from typing import Any, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from shardlab.context_parallel.balance import SequenceLayout
+from shardlab.context_parallel.gpt import ContextParallelCore, split_attention
+from shardlab.expert_parallel.layer import ParallelMoE, Splits
+from shardlab.hybrid.groups import STAGE
+from shardlab.hybrid.settings import Settings
+from shardlab.mesh.process_groups import ProcessGroups
 from shardlab.model.gpt import GPTConfig
+from shardlab.model.moe import MoE
+from shardlab.model.recomputation import recompute
+from shardlab.tensor_parallel.gpt import block_plan
+from shardlab.tensor_parallel.operators import gather, split
+from shardlab.tensor_parallel.plan import Plan, apply_plan
+from shardlab.tensor_parallel.splits import SEQUENCE_DIM, OnPartOfSequence, Positions, Random, Vocabulary
 
 
 class Whole(Protocol):
@@ -86,3 +104,79 @@ class Share(nn.Module):
 
     def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Any:
         return iter(self._chosen.items() if recurse else ())
+
+
+def cut(part: PartOfModel, groups: ProcessGroups, settings: Settings, *, layout: SequenceLayout, seed: int) -> None:
+    """Reduce a stage's part to this rank's share, in place. Raises ValueError if the ranks do not divide a size."""
+    apply_plan(part, plan_of(part, settings), group=groups.of("tp"), seed=seed)
+    if groups.mesh.cp > 1:
+        split_attention(part, layout=layout, group=groups.of("cp"), method=settings.context, agreed=True)
+    _spread_experts(part, groups, settings)
+    if settings.recompute == "full":
+        recompute(part, "blocks.*")
+    elif settings.recompute == "selective":
+        recompute(part, "blocks.*.attention.core")
+
+
+def plan_of(part: PartOfModel, settings: Settings) -> Plan:
+    """How tp splits this stage: its blocks, and the embedding and the head if the stage has them."""
+    has_experts = any(isinstance(one, MoE) for one in part.modules())
+    sequence = settings.sequence_parallel
+    of_block = block_plan(part.config, sequence_parallel=sequence)
+    plan = {f"blocks.*.{path}": way for path, way in of_block.items() if not (has_experts and path in ("up", "down"))}
+    if part.token is not None:
+        plan |= {"dropout": Random(sequence)}
+        plan |= {"token": Vocabulary(sequence=sequence)} if settings.splits_vocabulary else {}
+        plan |= {"position": Positions()} if sequence and part.position is not None else {}
+    if part.head is not None:
+        plan |= {"head": Vocabulary(sequence=sequence)} if settings.splits_vocabulary else {}
+        plan |= {"norm": OnPartOfSequence()} if sequence else {}
+    return plan
+
+
+class TokensInParts(ParallelMoE):
+    """An MoE layer on tp ranks that all have the same tokens: each rank routes a part of the sequence.
+
+    Otherwise every token would visit its experts tp times, and the experts' gradients would be tp times too large.
+    """
+
+    def __init__(self, whole: MoE, splits: Splits, tp_group: dist.ProcessGroup) -> None:
+        super().__init__(whole, splits)
+        self.tp_group = tp_group
+
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        own = split(x_BSH, SEQUENCE_DIM, group=self.tp_group)
+        return gather(super().forward(own), SEQUENCE_DIM, group=self.tp_group)
+
+
+def _spread_experts(part: PartOfModel, groups: ProcessGroups, settings: Settings) -> None:
+    layers = {path: one for path, one in part.named_modules() if isinstance(one, MoE)}
+    if not layers:
+        return
+    tokens = groups.of(*STAGE)
+    tensor = groups.of("etp") if groups.mesh.expert_tp > 1 else None
+    splits = Splits(groups.of("ep"), tensor, tokens)
+    for path, layer in layers.items():
+        if groups.mesh.tp > 1 and not settings.sequence_parallel:
+            spread = TokensInParts(layer, splits, groups.of("tp"))
+        else:
+            spread = ParallelMoE(layer, splits)
+        spread.weight_of_loss = 1 / (settings.num_microbatches * dist.get_world_size(tokens))
+        if groups.mesh.tp > 1:  # these are whole on every tp rank, but each rank sees only a part of the tokens
+            for one in (spread.router, spread.shared):
+                _mark_partial(one)
+        parent, _, name = path.rpartition(".")
+        setattr(part.get_submodule(parent), name, spread)
+
+
+def _mark_partial(module: nn.Module | None) -> None:
+    if module is not None:
+        module.partial = tuple(name for name, _ in module.named_parameters())  # type: ignore[assignment]
+
+
+def set_layout(part: PartOfModel, layout: SequenceLayout, rank: int) -> None:
+    """Set how the next batch's sequences are split: positions and attention follow. rank: in the cp group."""
+    part.positions = layout.positions(rank).to(next(part.parameters()).device)
+    for one in part.modules():
+        if isinstance(one, ContextParallelCore):
+            one.layout = layout

@@ -23,10 +23,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.hybrid.clipping import Owned
 from shardlab.hybrid.groups import STAGE
 from shardlab.hybrid.mesh_trainer import MeshTrainer
 from shardlab.hybrid.places import fragments, whole_place
+from shardlab.hybrid.sums import Owned
 from shardlab.hybrid.weights import flat
 from shardlab.mesh.process_groups import GRADIENTS
 

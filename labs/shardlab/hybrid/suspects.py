@@ -18,10 +18,9 @@ from torch import Tensor
 
 from shardlab.context_parallel.training import IGNORED, next_tokens
 from shardlab.hybrid.batch import Microbatches
-from shardlab.hybrid.clipping import gradient_of
 from shardlab.hybrid.mesh_trainer import MeshTrainer
 from shardlab.hybrid.settings import Settings
-from shardlab.hybrid.sums import sum_tied_slices
+from shardlab.hybrid.sums import gradient_of, sum_tied_slices
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.process_groups import create_process_groups
 from shardlab.model.gpt import GPTConfig

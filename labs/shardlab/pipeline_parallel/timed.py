@@ -14,8 +14,7 @@ from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import Pipeline, StepSeconds, pipeline_of, step_seconds
 from shardlab.costs.layout import Layout
 from shardlab.costs.models.model import Transformer
-from shardlab.costs.planning.chunks import Cut, cuts
-from shardlab.costs.planning.pieces import of_kind
+from shardlab.costs.planning.partition import Cut, cuts, of_kind
 from shardlab.costs.planning.planner import Plan
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.durations import Durations

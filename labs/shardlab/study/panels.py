@@ -11,6 +11,7 @@ from rich.text import Text
 
 from shardlab.study import hints, told
 from shardlab.study.folder import find
+from shardlab.study.still import with_still
 from shardlab.study.trouble import TROUBLE, sentence
 
 WIDTH = 116

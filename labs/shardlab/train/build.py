@@ -21,8 +21,7 @@ from shardlab.model.gpt import GPTConfig
 from shardlab.model.moe import MoEConfig
 from shardlab.model.router import Choice
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.train.fits import check_batch, mesh_of
-from shardlab.train.recipe import Recipe
+from shardlab.train.recipe import Recipe, check_batch, mesh_of
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 CONTEXT = {"ring": Ring(), "ulysses": Ulysses(), "gathered": Gathered()}

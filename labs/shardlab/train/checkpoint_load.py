@@ -18,13 +18,15 @@ from shardlab.hybrid.mesh_trainer import MeshTrainer
 from shardlab.hybrid.pieces import after_load, chunks_to_load, chunks_to_save
 from shardlab.train.checkpoint_contents import (
     Damaged,
+    Reading,
+    WholeTensor,
     check_bytes,
     check_sizes,
     check_tensors,
     complete,
+    kept,
     read_contents,
 )
-from shardlab.train.checkpoint_plan import Reading, WholeTensor, kept
 
 Say = Callable[[str], None]
 

@@ -30,8 +30,17 @@ from torch.distributed.checkpoint.storage import WriteResult
 from shardlab.hybrid.groups import WORLD
 from shardlab.hybrid.mesh_trainer import MeshTrainer
 from shardlab.hybrid.pieces import chunks_to_load, chunks_to_save
-from shardlab.train.checkpoint_contents import complete, draft_of, folder_of, sha256, write_contents
-from shardlab.train.checkpoint_plan import WholeTensor, Writing, joint_plan, kept
+from shardlab.train.checkpoint_contents import (
+    WholeTensor,
+    Writing,
+    complete,
+    draft_of,
+    folder_of,
+    joint_plan,
+    kept,
+    sha256,
+    write_contents,
+)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,13 @@
-"""Callbacks of the training loop, used for heartbeats and stragglers, and for your own experiments."""
+"""Callbacks of the training loop, for heartbeats, stragglers and your own experiments, such as killing a rank."""
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import signal
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,3 +30,25 @@ class Hook:
 
     def on_saved(self, training: Training, saved: Saved) -> None:
         """Called when a checkpoint has been written or has failed."""
+
+
+class KillRank(Hook):
+    """Sends SIGKILL to rank `rank` before step `step`, so that it cannot report anything."""
+
+    def __init__(self, rank: int, *, step: int) -> None:
+        """Raises ValueError for a step or rank that cannot exist."""
+        if rank < 0 or step < 1:
+            raise ValueError(f"rank {rank} cannot be killed before step {step}: ranks count from 0, steps from 1")
+        self.rank, self.step = rank, step
+
+    def on_step(self, training: Training, step: int) -> None:
+        """Kill this process if this is the rank and the step."""
+        if step == self.step and training.rank == self.rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def new_folder() -> Path:
+    """A new temporary folder, removed when this process ends."""
+    folder = Path(mkdtemp(prefix="sys602-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,17 +1,45 @@
-"""Training logs: lines for people, JSON for programs, events for TensorBoard. Only the first rank writes."""
+"""Training logs: lines for people, JSON for programs, events for TensorBoard, and the loss curve as a picture.
+
+Only the first rank writes. `tensorboard --logdir FOLDER` shows the events, which tensorboardX writes.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from shardlab.train.events import EventWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event  # type: ignore[attr-defined] - protobuf makes it at run time
+from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
+
+
+class EventWriter:
+    """Appends scalars to a new file in a folder.
+
+    It writes from the calling thread. `tensorboardX.SummaryWriter` writes from a thread that dies when the disk is
+    full; training would then block on its full queue.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._events = EventsWriter(str(folder / "events"), filename_suffix=f".{os.getpid()}")
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the numbers of one step, by name."""
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+        self._events.write_event(Event(wall_time=time.time(), step=step, summary=summary))
+        self._events.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._events.close()
 
 
 FILE, EVENTS = "log.jsonl", "tensorboard"
@@ -101,7 +129,6 @@ class Logs:
 
 
 def _events_in(folder: Path) -> EventWriter:
-    from shardlab.train.events import EventWriter  # its library imports torch, which reading logs does not need
 
     return EventWriter(folder)
 
@@ -120,3 +147,29 @@ def entries(folder: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except ValueError:
             continue
+
+
+def draw_log(folder: Path, picture: Path) -> str:
+    """Draw the losses in a folder's log; returns a description of the figure, or that there is nothing to draw."""
+    from matplotlib.figure import Figure
+
+    from shardlab.figures.training import draw_losses
+
+    runs = runs_of(folder)
+    if not runs:
+        return "no loss curve, because no step was logged"
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    words = draw_losses(figure.subplots(), runs)
+    figure.savefig(picture)
+    return words
+
+
+def runs_of(folder: Path) -> list[list[tuple[int, float]]]:
+    """(step, loss) pairs of each run in a folder that did at least one step, in the order of the runs."""
+    runs: list[list[tuple[int, float]]] = []
+    for entry in entries(folder):
+        if "recipe" in entry:
+            runs.append([])
+        elif "loss" in entry and runs:
+            runs[-1].append((entry["step"], entry["loss"]))
+    return [run for run in runs if run]

@@ -16,19 +16,16 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from shardlab.hybrid.clipping import NotFinite
 from shardlab.hybrid.mesh_trainer import Step
+from shardlab.hybrid.sums import NotFinite
 from shardlab.train import build
+from shardlab.train.by_step import Dropouts, lr_at, rows_of_replica, sequence_numbers, text_of
 from shardlab.train.checkpoint_load import load_latest, remove_drafts
 from shardlab.train.checkpoint_save import Saved, Saver
-from shardlab.train.fits import on_ranks
 from shardlab.train.hook import Hook
 from shardlab.train.logs import LoggedStep, Logs
 from shardlab.train.measure import Measurement, mfu, peak_flops
-from shardlab.train.order import rows_of_replica, sequence_numbers, text_of
-from shardlab.train.randomness import Dropouts
-from shardlab.train.rates import lr_at
-from shardlab.train.recipe import Recipe, to_tables
+from shardlab.train.recipe import Recipe, on_ranks, to_tables
 
 TRACE, FIGURE = "step-trace.json", "loss.svg"
 
@@ -225,7 +222,7 @@ class Training:
         folder = self.logs.folder
         if folder is None or not self.recipe.log.figure:
             return
-        from shardlab.train.curve import draw_log
+        from shardlab.train.logs import draw_log
 
         self.logs.say(draw_log(folder, folder / FIGURE))
 

@@ -23,21 +23,18 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from shardlab.hybrid.clipping import NotFinite
+from shardlab.hybrid.sums import NotFinite
 from shardlab.ranks import transports
 from shardlab.ranks.inside import keep_freed_memory
 from shardlab.ranks.rendezvous import meet
 from shardlab.ranks.supervise import end_with_parent
 from shardlab.train import build
-from shardlab.train.fits import mesh_ranks, on_ranks
-from shardlab.train.goodput import goodput
-from shardlab.train.heartbeat import beating
+from shardlab.train.heartbeat import beating, lookouts
 from shardlab.train.hook import Hook
 from shardlab.train.logs import entries
 from shardlab.train.loop import train
-from shardlab.train.recipe import Recipe
-from shardlab.train.straggler import lookouts
-from shardlab.train.survival import Lost, observed
+from shardlab.train.recipe import Recipe, mesh_ranks, on_ranks
+from shardlab.train.survival import Lost, goodput, observed
 
 DONE, FAILED, WRONG_RECIPE, REFUSED, NOT_FINITE, LOST = range(6)
 MEANING = {

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from shardlab.commands.calibration.clock import seconds_of, training_pass
-from shardlab.commands.calibration.compute import _least_squares
-from shardlab.commands.calibration.engines import SIZES, bookkeeping_of
+from shardlab.commands.calibration.compute import _least_squares, seconds_of, training_pass
 from shardlab.commands.calibration.links import links_of, sharing_of, slowest
-from shardlab.commands.calibration.measure import calibrate
+from shardlab.commands.calibration.measure import SIZES, bookkeeping_of, calibrate
 from shardlab.commands.cli import app
 from shardlab.costs.clock.calibration import read_calibration
 from shardlab.costs.traffic import all_gather_seconds, all_reduce_seconds

@@ -9,8 +9,8 @@ from collections import namedtuple
 
 import pytest
 import shardlab
-from shardlab.commands import cli, doctor, machine
-from shardlab.commands.machine import NOTE, OK, PROBLEM, Finding
+from shardlab.commands import cli, doctor
+from shardlab.commands.doctor import NOTE, OK, PROBLEM, Finding
 from typer.testing import CliRunner
 
 GIB = 2**30
@@ -64,7 +64,7 @@ def test_help_and_the_brief_look_import_no_torch(arguments):
 
 
 def test_a_problem_is_shown_with_its_advice_and_the_exit_code_says_so(monkeypatch):
-    examine_only(monkeypatch, lambda: Finding("disk", "full", PROBLEM, "throw something away"), machine.python)
+    examine_only(monkeypatch, lambda: Finding("disk", "full", PROBLEM, "throw something away"), doctor.python)
     for arguments in ([], ["--brief"]):
         answer = invoke(*arguments)
         assert answer.exit_code == 1
@@ -76,7 +76,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_go_on(monkeypatch):
     def broken_check():
         raise OSError("no such device")
 
-    examine_only(monkeypatch, broken_check, machine.python)
+    examine_only(monkeypatch, broken_check, doctor.python)
     first, second = doctor.examine()
     assert (first.name, first.state, second.name) == ("broken check", NOTE, "Python")
     assert "no such device" in first.value
@@ -85,7 +85,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_go_on(monkeypatch):
 def test_a_host_name_that_nobody_answers_for_costs_two_seconds(monkeypatch):
     monkeypatch.setattr(socket, "gethostbyname", lambda name: time.sleep(6))
     begin = time.monotonic()
-    finding = machine.host_name()
+    finding = doctor.host_name()
     assert time.monotonic() - begin < 3 and finding.state == NOTE
 
 
@@ -94,28 +94,28 @@ def test_memory_is_the_containers(monkeypatch, used, state):
     limits = {"memory.max": 8 * GIB, "memory.current": used}
     machine_memory = namedtuple("Memory", "total available")(64 * GIB, 60 * GIB)
     monkeypatch.setattr("psutil.virtual_memory", lambda: machine_memory)
-    monkeypatch.setattr(machine, "_container_number", limits.get)
-    finding = machine.memory()
+    monkeypatch.setattr(doctor, "_container_number", limits.get)
+    finding = doctor.memory()
     assert finding.state == state and "of 8.0 GiB" in finding.value
 
 
 def test_small_shared_memory_is_noted(monkeypatch):
     usage = namedtuple("Usage", "total used free")(2**26, 2**20, 2**26 - 2**20)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    assert machine.shared_memory().state == NOTE
+    assert doctor.shared_memory().state == NOTE
 
 
 def test_no_torch_and_an_old_torch_are_problems(monkeypatch):
-    monkeypatch.setattr(machine.metadata, "version", lambda name: "2.9.1+cpu")
-    assert machine.torch_version().state == PROBLEM
-    monkeypatch.setattr(machine.metadata, "version", lambda name: "2.14.1")
-    assert machine.torch_version().state == OK
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.9.1+cpu")
+    assert doctor.torch_version().state == PROBLEM
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.14.1")
+    assert doctor.torch_version().state == OK
 
     def missing(name):
-        raise machine.metadata.PackageNotFoundError(name)
+        raise doctor.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(machine.metadata, "version", missing)
-    assert machine.torch_version().state == PROBLEM
+    monkeypatch.setattr(doctor.metadata, "version", missing)
+    assert doctor.torch_version().state == PROBLEM
 
 
 def test_gpus_that_torch_cannot_use_are_noted(monkeypatch):

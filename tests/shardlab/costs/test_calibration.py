@@ -20,7 +20,7 @@ from shardlab.costs.clock.calibrated import (
     zero_step_seconds,
 )
 from shardlab.costs.clock.calibration import Together, read_calibration, write_calibration
-from shardlab.costs.clock.efficiency import FITTED, NVLINK
+from shardlab.costs.clock.setup import FITTED, NVLINK
 from shardlab.costs.machines import as_accelerator, find_accelerator
 from shardlab.costs.traffic import all_gather_seconds, all_reduce_seconds
 from typer.testing import CliRunner

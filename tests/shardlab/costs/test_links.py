@@ -13,10 +13,8 @@ from random import Random
 
 import pytest
 from shardlab.costs import links, traffic
-from shardlab.costs.clock import messages
-from shardlab.costs.clock.efficiency import FITTED, links_of
-from shardlab.costs.clock.setup import Setup
-from shardlab.costs.clock.software import Software
+from shardlab.costs.clock import parts
+from shardlab.costs.clock.setup import FITTED, Setup, Software, links_of
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.links import Group, Links, group_of
@@ -163,23 +161,23 @@ def test_the_planner(gpu):
         group = group_of(cluster, size, stride)
         if stride == 1:
             activation = 2 * MODEL.sequence * MODEL.hidden
-            seconds = messages.tensor_seconds(MODEL, Layout(tp=size), setup)
+            seconds = parts.tensor_seconds(MODEL, Layout(tp=size), setup)
             assert seconds == pytest.approx(4 * links.all_reduce_seconds(cluster, group, activation))
         plain = Layout(tp=stride, dp=size, overlap=False)
         gradients = 4.0 * parameters_on_stage(MODEL, plain, 0).total
-        assert messages.data_seconds(MODEL, plain, setup, 1.0) == pytest.approx(
+        assert parts.data_seconds(MODEL, plain, setup, 1.0) == pytest.approx(
             links.all_reduce_seconds(cluster, group, gradients)
         )
         keys = MODEL.sequence / size * 2 * 2 * MODEL.kv_width / stride
         ring, gathered = (Layout(tp=stride, cp=size, context=way) for way in ("ring", "gathered"))
-        assert messages.context_seconds(MODEL, ring, setup, 0.0) == pytest.approx(
+        assert parts.context_seconds(MODEL, ring, setup, 0.0) == pytest.approx(
             3 * (size - 1) * links.neighbor_seconds(cluster, group, keys)
         )
-        assert messages.context_seconds(MODEL, gathered, setup, 0.0) == pytest.approx(
+        assert parts.context_seconds(MODEL, gathered, setup, 0.0) == pytest.approx(
             3 * links.all_gather_seconds(cluster, group, size * keys)
         )
         stages = Layout(pp=size, dp=stride)
-        assert messages.hop_seconds(MODEL, stages, setup) == pytest.approx(
+        assert parts.hop_seconds(MODEL, stages, setup) == pytest.approx(
             links.neighbor_seconds(cluster, group, 2 * MODEL.sequence * MODEL.hidden)
         )
 
@@ -190,7 +188,7 @@ def test_software_that_uses_one_card():
     group = group_of(setup.links, 16)
     one = setup.links.network
     assert links.ring_bandwidth(setup.links, group, cards=1) == one < links.ring_bandwidth(setup.links, group)
-    assert messages.data_seconds(MODEL, layout, setup, 1.0) > messages.data_seconds(MODEL, layout, Setup(GPU), 1.0)
+    assert parts.data_seconds(MODEL, layout, setup, 1.0) > parts.data_seconds(MODEL, layout, Setup(GPU), 1.0)
 
 
 @pytest.mark.parametrize("name", ["a100", "h100", "h800", "b200", "gb200"])

@@ -6,14 +6,19 @@ import pytest
 from shardlab.costs.axis_traffic import traffic_of_step
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory.frameworks import (
+    CONTEXT,
     DEEPSPEED,
     DEEPSPEED_BUCKET,
+    FRAGMENTS,
     NANOTRON,
+    PAIR,
+    RING,
     TORCHTITAN,
     TORCHTITAN_FUSED,
     BufferInputs,
+    nccl_bytes,
+    outside_bytes,
 )
-from shardlab.costs.memory.outside import CONTEXT, FRAGMENTS, PAIR, RING, nccl_bytes, outside_bytes
 from shardlab.costs.memory.stage import (
     activation_bytes,
     gpt_layer_activation_bytes,

@@ -4,9 +4,8 @@ import json
 
 import pytest
 from shardlab.costs.layout import Layout, check_layout, check_world
-from shardlab.costs.models.file import LONGEST, load_model, model_from
 from shardlab.costs.models.model import LARGEST, Latent, Transformer, divisors, num_parameters
-from shardlab.costs.models.zoo import ZOO
+from shardlab.costs.models.zoo import LONGEST, ZOO, load_model, model_from
 
 GOOD = {"layers": 2, "hidden": 64, "heads": 8, "kv_heads": 8, "ffn": 256, "vocab": 100, "sequence": 8}
 MOE = GOOD | {"ffn": 0, "experts": 4, "active_experts": 2, "expert_ffn": 128}

@@ -14,9 +14,8 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.memory.stage import memory_of_stage
 from shardlab.costs.models.model import dense_layer_parameters, divisors
 from shardlab.costs.models.zoo import ZOO
-from shardlab.costs.planning.batch import MOST_CHANGE, exact_batch, shared_batch
-from shardlab.costs.planning.partition import Piece, partition
-from shardlab.costs.planning.pieces import best_stages, pieces_of
+from shardlab.costs.planning.candidates import MOST_CHANGE, exact_batch, shared_batch
+from shardlab.costs.planning.partition import Piece, best_stages, partition, pieces_of
 from shardlab.costs.planning.planner import NothingFits, plan
 from typer.testing import CliRunner
 

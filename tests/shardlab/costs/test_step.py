@@ -3,12 +3,19 @@
 from dataclasses import replace
 
 import pytest
-from shardlab.costs.clock.efficiency import FITTED, LAUNCH_SECONDS, NVLINK, Efficiency, links_of, nvlink_of
-from shardlab.costs.clock.messages import exposed
-from shardlab.costs.clock.parts import summed_bytes
-from shardlab.costs.clock.setup import Setup
-from shardlab.costs.clock.software import CURRENT, Software
-from shardlab.costs.clock.speed import speed_of
+from shardlab.costs.clock.parts import exposed, summed_bytes
+from shardlab.costs.clock.setup import (
+    CURRENT,
+    FITTED,
+    LAUNCH_SECONDS,
+    NVLINK,
+    Efficiency,
+    Setup,
+    Software,
+    links_of,
+    nvlink_of,
+    speed_of,
+)
 from shardlab.costs.clock.step import balanced_stages, bubble_share, step_seconds
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout

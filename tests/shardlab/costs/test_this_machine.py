@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 from shardlab.costs.clock.calibrated import products_seconds
-from shardlab.costs.clock.efficiency import FITTED
 from shardlab.costs.clock.here import at_work, link_of, slowdown_of
-from shardlab.costs.clock.kernels import linear_seconds, product_seconds
-from shardlab.costs.clock.matmul import Product, busy_flops
-from shardlab.costs.clock.setup import Setup
-from shardlab.costs.clock.speed import SUMMED_BYTES, speed_of
+from shardlab.costs.clock.kernels import Product, busy_flops, linear_seconds, product_seconds
+from shardlab.costs.clock.setup import FITTED, SUMMED_BYTES, Setup, speed_of
 from shardlab.costs.clock.step import step_seconds
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from shardlab import figures
+from shardlab.figures.labels import written_bytes, written_seconds
 from shardlab.figures.page import as_html, png
 from shardlab.figures.palette import PALETTE, fonts, luminance, text_colour
 from shardlab.figures.ring import ring_messages, ring_table
-from shardlab.figures.units import written_bytes, written_seconds
 
 POINTS = [(6, 1e3, 4e-4), (6, 1e5, 5e-4), (6, 1e7, 1.1e-2)]
 

@@ -11,11 +11,10 @@ from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.planner import pareto, plan
 from shardlab.figures import draw_groups, new_axes
-from shardlab.figures.mesh import AXES
+from shardlab.figures.maps import AXES
+from shardlab.figures.measured import draw_against_published
 from shardlab.figures.palette import PALETTE
-from shardlab.figures.plan import layout_text
-from shardlab.figures.plan_sliders import plan_pictures
-from shardlab.figures.published import draw_against_published
+from shardlab.figures.plan import layout_text, plan_pictures
 from shardlab.mesh import Mesh
 from shardlab.study.interview import QUESTIONS, Setting, asked_in_random_order
 
@@ -97,7 +96,7 @@ def test_without_played_points_nothing_is_said_of_them():
 
 def test_questions_are_shown_with_their_answers_folded(monkeypatch):
     shown = []
-    monkeypatch.setattr("shardlab.figures.oral.display", shown.append)
+    monkeypatch.setattr("shardlab.figures.widgets.display", shown.append)
     figures.show_questions(SETTING, seed=3, count=2)
     (page,) = shown
     first, second = asked_in_random_order(SETTING, 3)[:2]

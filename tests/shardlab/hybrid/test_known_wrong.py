@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import shardlab
 import torch
-from shardlab.hybrid import Settings, balance, batch, clipping, cutting, mesh_trainer, weights
+from shardlab.hybrid import Settings, batch, mesh_trainer, part, sums, weights
 from shardlab.mesh import Mesh
 
 from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, differences, sgd, trained
@@ -27,12 +27,12 @@ def experts_times_ep():
 
 
 def norm_without_experts():
-    squares_of = clipping.squares_of
+    squares_of = sums.squares_of
     mesh_trainer.squares_of = lambda owned: squares_of(one for one in owned if not one.place.is_expert)
 
 
 def norm_counts_copies_again():
-    squares_of = clipping.squares_of
+    squares_of = sums.squares_of
 
     def wrong(owned):
         once = [one._replace(fragments=[replace(block, copies=1) for block in one.fragments]) for one in owned]
@@ -61,21 +61,21 @@ def mean_of_means():
 
 
 def auxiliary_loss_times_microbatches():
-    spread = cutting._spread_experts
+    spread = part._spread_experts
 
-    def wrong(part, groups, settings):
-        spread(part, groups, settings)
-        for one in balance.routed_layers([part]):
+    def wrong(stage, groups, settings):
+        spread(stage, groups, settings)
+        for one in sums.routed_layers([stage]):
             one.weight_of_loss *= settings.num_microbatches
 
-    cutting._spread_experts = wrong
+    part._spread_experts = wrong
 
 
 def loads_count_twice():
-    updated = balance.update_biases
+    updated = sums.update_biases
 
     def wrong(parts, *, rate, group):
-        for one in balance.routed_layers(parts):
+        for one in sums.routed_layers(parts):
             one.load_of_step = one.load_E  # only the last microbatch
         updated(parts, rate=rate, group=group)
 
@@ -84,8 +84,8 @@ def loads_count_twice():
 
 def tokens_visit_twice():
     """Every tp rank routes all tokens."""
-    cutting.split = lambda x, dim, *, group: x
-    cutting.gather = lambda x, dim, *, group: x
+    part.split = lambda x, dim, *, group: x
+    part.gather = lambda x, dim, *, group: x
 
 
 MOE = Case(Mesh(dp=2, ep=2), TWO, moe=EXPERTS, optimizer=sgd)

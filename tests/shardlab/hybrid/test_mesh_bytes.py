@@ -12,7 +12,7 @@ from shardlab import meter
 from shardlab.context_parallel import Gathered, Ring, Ulysses
 from shardlab.costs.context import ContextWay
 from shardlab.hybrid import Settings, layers_of, sent_by_axis
-from shardlab.hybrid.traffic import names
+from shardlab.hybrid.groups import names
 from shardlab.mesh import Mesh
 from shardlab.meter.held import storage_bytes
 from shardlab.model.router import Choice
@@ -20,8 +20,15 @@ from shardlab.pipeline_parallel.builders import zbv
 from shardlab.pipeline_parallel.schedule import stages_of_rank
 
 from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, own_rows, started
-from tests.shardlab.hybrid.mesh_parameters import MeshModel, StageOfMesh, dense_parameters, expert_parameters_of_rank
-from tests.shardlab.hybrid.mesh_step import MeshStep, mesh_state_bytes, step_bytes
+from tests.shardlab.hybrid.mesh_step import (
+    MeshModel,
+    MeshStep,
+    StageOfMesh,
+    dense_parameters,
+    expert_parameters_of_rank,
+    mesh_state_bytes,
+    step_bytes,
+)
 
 TWO = Settings(num_microbatches=2, max_norm=0.1)
 BF16, BIASED = replace(TWO, compute_dtype=torch.bfloat16), replace(TWO, bias_rate=0.01)

@@ -10,7 +10,7 @@ from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory.stage import peak_memory
 from shardlab.costs.models.zoo import ZOO
-from shardlab.costs.planning.chunks import at_least, cuts, deal
+from shardlab.costs.planning.partition import at_least, cuts, deal
 from shardlab.costs.planning.planner import Plan, seconds_of
 from shardlab.pipeline_parallel.planned import ROUNDS, play, played_seconds
 from shardlab.pipeline_parallel.timed import chunks_of_rank, seconds_of_cut, time_plan, timed

@@ -7,10 +7,9 @@ import pytest
 from matplotlib.colors import to_rgba
 from oracle import recorded
 from shardlab import figures
-from shardlab.figures.lanes import boxes_of
 from shardlab.figures.page import png
 from shardlab.figures.palette import PALETTE
-from shardlab.figures.timeline_marks import Marks, phases_of, waits_for, way_of
+from shardlab.figures.timeline_marks import Marks, boxes_of, phases_of, waits_for, way_of
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, gpipe, one_f_one_b, zb_h1, zb_h2
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind, Overlap, parse_slot

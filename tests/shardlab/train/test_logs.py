@@ -2,6 +2,7 @@
 
 import errno
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,7 @@ from shardlab.costs.models.flops import model_flops_per_token
 from shardlab.costs.models.model import num_parameters
 from shardlab.figures import draw_losses
 from shardlab.train import LoggedStep, build, read_log
-from shardlab.train.curve import runs_of
-from shardlab.train.logs import FILE, Logs, entries
+from shardlab.train.logs import FILE, EventWriter, Logs, entries, runs_of
 from shardlab.train.loop import Training
 from shardlab.train.measure import mfu, peak_flops
 
@@ -152,3 +152,27 @@ def test_the_curve_of_two_runs():
     assert "from 5.00 to 3.50" in ax.get_title(loc="left")
     with pytest.raises(ValueError, match="at least one run"):
         draw_losses(ax, [[]])
+
+
+# tensorboard 2.20: RecordWriter on Event(wall_time=1.5, step=300, summary=[loss 2.25, rate -1e-3])
+THEIRS = (
+    "2800000000000000ff70164a09000000000000f83f10ac022a1a0a0b0a046c6f737315000010400a0b0a0472617465156f1283ba570b2620"
+)
+
+
+def test_a_file_is_tensorboards_to_the_byte(tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1.5)
+    writer = EventWriter(tmp_path / "tensorboard")
+    writer.scalars(300, {"loss": 2.25, "rate": -1e-3})
+    [path] = (tmp_path / "tensorboard").iterdir()
+    content = path.read_bytes()  # flushed, though the file is open
+    writer.close()
+    assert path.name.startswith("events.out.tfevents.") and b"brain.Event:2" in content[:60]
+    assert content.endswith(bytes.fromhex(THEIRS))
+
+
+def test_a_second_run_gets_a_second_file(tmp_path, monkeypatch):
+    for moment in (1.5, 2.5):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        EventWriter(tmp_path).close()
+    assert len(list(tmp_path.iterdir())) == 2

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from shardlab.commands.cli import app
-from shardlab.commands.plan_run import run_plan
+from shardlab.commands.plan import run_plan
 from shardlab.costs.layout import Layout
 from shardlab.costs.machines import as_accelerator, as_trained
 from shardlab.costs.models.model import Transformer

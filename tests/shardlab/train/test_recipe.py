@@ -5,8 +5,7 @@ import sys
 
 import pytest
 from shardlab.train import from_tables, parse, read
-from shardlab.train.fits import check_batch, mesh_of, mesh_ranks, on_ranks
-from shardlab.train.recipe import FOLDER, SECTIONS, to_tables
+from shardlab.train.recipe import FOLDER, SECTIONS, check_batch, mesh_of, mesh_ranks, on_ranks, to_tables
 from shardlab.train.sections import SCHEDULES
 
 from tests.shardlab.train.small import TABLES, recipe

@@ -1,4 +1,4 @@
-"""A rank that dies or stops is named, all ranks restart, and the result is bitwise equal to an unbroken run."""
+"""A rank that dies, stops, is killed on purpose or is slow is named; after a restart the result is bitwise equal."""
 
 import os
 import signal
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+import shardlab
 from shardlab.mesh import Mesh
-from shardlab.train import read_log
-from shardlab.train.goodput import goodput
-from shardlab.train.heartbeat import Beat, beating, beats, birth_of
+from shardlab.train import KillRank, from_tables, new_folder, read_log, train
+from shardlab.train.heartbeat import LOOKS, Beat, Lookout, beating, beats, birth_of, slowest
+from shardlab.train.hook import Hook
 from shardlab.train.planned import to_toml
 from shardlab.train.program import LOST, smaller
-from shardlab.train.survival import find_lost, observed
+from shardlab.train.survival import find_lost, goodput, observed
 
 from tests.shardlab.train.small import recipe
 
@@ -162,3 +163,92 @@ def test_who_ends_the_launching_process_loses_no_rank_and_leaves_none(tmp_path, 
     process.terminate()
     told, _ = process.communicate(timeout=25)  # the agent gives a rank 30 seconds, which none needs
     assert " at step " not in told and not any(rank.is_running() for rank in ranks.values())
+
+
+@pytest.mark.parametrize(
+    ("working", "stages", "found"),
+    [
+        ([1.0, 3.0], [0, 0], (1, 3.0)),
+        ([1.0, 1.0, 2.0, 1.0], [0, 0, 0, 0], (2, 2.0)),
+        ([1.0, 1.0, 4.0, 4.0], [0, 0, 1, 1], 1.0),  # different stages have different work
+        ([1.0, 2.0, 4.0, 4.0], [0, 0, 1, 1], (1, 2.0)),
+        ([1.0, 3.0, 1.0], [0, 1, 2], (1, 3.0)),  # no peers, so compared with all others
+        ([5.0], [0], None),
+    ],
+)
+def test_slowest_for_its_part(working, stages, found):
+    told = slowest(working, stages)
+    assert (told[1] if isinstance(found, float) else told) == found
+
+
+class Sleeps(Hook):
+    """Makes one rank sleep inside the given steps."""
+
+    def __init__(self, rank, steps):
+        self.rank, self.steps = rank, steps
+
+    def on_begin(self, training):
+        model = next(iter(training.trainer.parts.values()))
+        model.register_forward_pre_hook(lambda *_: self._sleep(training))
+
+    def _sleep(self, training):
+        if training.rank == self.rank and training.done + 1 in self.steps:
+            time.sleep(0.4)
+
+
+def said(*steps):
+    """What is reported about stragglers if each rank, starting with the last, sleeps in some steps."""
+    lines = []
+    one = recipe({"dp": 2}, run={"steps": 8}, step={"batch": 8, "microbatches": 2})
+
+    class Listens(Hook):
+        def on_begin(self, training):
+            training.logs.say = lines.append
+
+    asleep = [Sleeps(1 - number, some) for number, some in enumerate(steps)]
+    train(one, hooks=[Listens(), Lookout(1, ends=False), *asleep], quiet=True)
+    return [line for line in lines if "straggler" in line]
+
+
+def test_a_rank_that_sleeps_three_steps_in_a_row_is_named():
+    for lines in shardlab.run(said, [3, 4, 5], ranks=2, timeout=60, observe=False):
+        assert lines[0].startswith("rank 1 (dp 1) is a straggler") and "in step 5" in lines[0]
+
+
+def test_fewer_looks_are_not_enough():
+    assert LOOKS == 3
+    then_the_other = [4, 8]  # otherwise a busy machine could cause a third slow step
+    assert shardlab.run(said, [2, 3, 6, 7], then_the_other, ranks=2, timeout=60, observe=False) == [[], []]
+
+
+def recipe_in(folder):
+    tables = {
+        "model": {"layers": 1, "hidden": 8, "heads": 2, "sequence": 8, "tied": False},
+        "mesh": {"dp": 2},
+        "step": {"batch": 2},
+        "run": {"steps": 6, "folder": str(folder)},
+        "checkpoints": {"every": 2},
+        "log": {"tensorboard": False, "figure": False, "measure": 0},
+    }
+    return from_tables(tables)
+
+
+def test_a_killed_rank_leaves_earlier_checkpoints_whole():
+    folder = new_folder()
+    hooks = [KillRank(1, step=5)]
+    with pytest.raises(shardlab.RanksFailed, match="rank 1"):
+        shardlab.run(lambda: train(recipe_in(folder), hooks=hooks, quiet=True), ranks=2, timeout=60)
+    saved = {path.name for path in (folder / "checkpoints").iterdir()}
+    assert {one.lstrip("step-0") for one in saved if one.startswith("step-")} >= {"2"}
+    assert not any("6" in name for name in saved)  # the checkpoint after step 4 may still be in progress
+
+
+def test_each_folder_is_new_and_empty():
+    first, second = new_folder(), new_folder()
+    assert first != second and not list(first.iterdir())
+
+
+@pytest.mark.parametrize(("rank", "step"), [(-1, 3), (0, 0)])
+def test_what_no_training_has_cannot_be_killed(rank, step):
+    with pytest.raises(ValueError, match="ranks count from 0, steps from 1"):
+        KillRank(rank, step=step)

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from shardlab.ranks.run import RanksFailed
 from shardlab.train import latest
+from shardlab.train.by_step import sequence_numbers
 from shardlab.train.hook import Hook
 from shardlab.train.loop import Training
-from shardlab.train.order import sequence_numbers
 
 from tests.shardlab.train.small import EXPERTS, recipe, train_quietly, trained
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from shardlab.commands.calibration.clock import training_pass
+from shardlab.commands.calibration.compute import training_pass
 from shardlab.costs.clock.calibration import COLLECTIVES
 from shardlab.costs.traffic import Link, fit_alpha_beta, ring_all_gather_bytes, ring_all_reduce_bytes
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss

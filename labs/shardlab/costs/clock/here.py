@@ -10,9 +10,16 @@ from itertools import pairwise
 from shardlab.costs.axis_traffic import activation_bytes_of, gathers_of, pp_boundary_bytes, reductions_of
 from shardlab.costs.clock.calibrated import FP32, adam_step_seconds, matmul_seconds, moved_seconds
 from shardlab.costs.clock.calibration import Calibration, Together
-from shardlab.costs.clock.kernels import NOTHING, LayerSeconds, Passes, elementwise_bytes, tokens_of, total
+from shardlab.costs.clock.kernels import (
+    NOTHING,
+    LayerSeconds,
+    Passes,
+    elementwise_bytes,
+    tokens_of,
+    total,
+    with_recomputation,
+)
 from shardlab.costs.clock.parts import Parts
-from shardlab.costs.clock.recomputation import with_recomputation
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
@@ -85,10 +92,7 @@ def _layer(
     """
     tokens, h, t = tokens_of(model, layout), model.hidden, layout.tp
     wide = 2 if model.gated else 1
-    shapes = [
-        (tokens, h, (model.query_width + 2 * model.kv_width) / t, 1.0),
-        (tokens, model.value_width / t, h, 1.0),
-    ]
+    shapes = [(tokens, h, (model.query_width + 2 * model.kv_width) / t, 1.0), (tokens, model.value_width / t, h, 1.0)]
     width = float(model.ffn)
     if experts:
         each, local = model.expert_ffn, model.experts / layout.ep

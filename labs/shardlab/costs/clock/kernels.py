@@ -1,18 +1,55 @@
-"""Seconds of one layer's passes on one microbatch and one rank: matmuls, attention and elementwise kernels.
+"""Seconds of one layer's passes on one microbatch and one rank: matmuls, attention, elementwise kernels, recomputation.
 
 A matmul takes its tiles' FLOPs at a share of the peak, or its operands' bytes at memory speed, whichever is longer
 (the roofline, Williams et al. 2009). Elementwise kernels are added. A backward is not twice a forward, since it
-consists of different kernels.
+consists of different kernels, and it may repeat parts of the forward.
+
+Up to Ampere, multiprocessors process tiles in waves, and a partly filled last wave costs as much as a full one
+(NVIDIA, Matrix Multiplication Background User's Guide, measured on A100). On the H100, waves explain nothing.
 """
 
 from collections.abc import Iterable
+from functools import cache
+from math import ceil
 from typing import NamedTuple
 
-from shardlab.costs.clock.matmul import BYTES, Product, busy_flops
-from shardlab.costs.clock.speed import Speed
+from shardlab.costs.clock.setup import Software, Speed
 from shardlab.costs.layout import Layout
 from shardlab.costs.models.flops import attention_core_flops
 from shardlab.costs.models.model import Transformer
+
+BYTES = 2  # bf16 and fp16
+# Rows and columns of a tile, and its rate relative to the largest: smaller tiles read more operands per FLOP.
+TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9), (128, 64, 0.7), (64, 128, 0.7), (64, 64, 0.5))
+
+
+class Product(NamedTuple):
+    """`groups` matmuls of rows x depth by depth x columns."""
+
+    rows: float
+    columns: float
+    depth: float
+    groups: float = 1
+
+    @property
+    def flops(self) -> float:
+        return 2 * self.rows * self.columns * self.depth * self.groups
+
+
+@cache
+def busy_flops(product: Product, sms: int) -> float:
+    """FLOPs that would take as long in large matmuls: waves of `sms` tiles, or the exact FLOPs if sms is 0."""
+    rows, columns, depth, groups = product
+    if not sms:
+        return product.flops
+    return (
+        min(
+            2 * ceil(ceil(groups) * ceil(rows / high) * ceil(columns / wide) / sms) * sms * high * wide / rate
+            for high, wide, rate in TILES
+        )
+        * depth
+    )
+
 
 # The backward of fused attention takes 3 forwards: it has 5 matmuls where the forward has 2 (arXiv 2307.08691, section
 # 3.1.2), at a lower rate; benchmarks/results/h100_kernels.csv has 3.0 to 4.0 on an H100.
@@ -117,10 +154,7 @@ def _unfused_attention(model: Transformer, layout: Layout, speed: Speed) -> Pass
     scores = groups * s * s
     wide = product_seconds(speed, Product(s, s, head, groups))
     narrow = product_seconds(speed, Product(s, head, s, groups))
-    return Passes(
-        wide + narrow + 9 * scores / speed.memory,
-        wide + 3 * narrow + 11 * scores / speed.memory,
-    )
+    return Passes(wide + narrow + 9 * scores / speed.memory, wide + 3 * narrow + 11 * scores / speed.memory)
 
 
 def elementwise_bytes(model: Transformer, layout: Layout, width: float) -> float:
@@ -205,3 +239,33 @@ def output_seconds(model: Transformer, layout: Layout, speed: Speed) -> Passes:
     vocab = model.vocab / layout.tp
     loss = (2 if speed.fused_loss else 16) * tokens * vocab / speed.memory
     return linear_seconds(speed, tokens, vocab, model.hidden) + Passes(loss, 2 * loss)
+
+
+def with_recomputation(layer: LayerSeconds, layout: Layout, software: Software, norms: float) -> Passes:
+    """A layer's passes including recomputation in the backward; norms: seconds of `norms_seconds`, repeated by "norms".
+
+    Full recomputation repeats the forward, for a share of the layers if k of n are given. Selective recomputation
+    repeats attention (arXiv 2205.05198, section 5), or every other matmul and elementwise operations (torchtitan).
+    """
+    forward, backward, weights = layer.passes
+    selective = layer.attention.forward
+    if software.half_products:
+        selective = layer.products.forward / 2 + layer.elementwise.forward
+    again = {"none": 0.0, "selective": selective, "norms": norms, "full": layout.again * forward}[layout.recompute]
+    return Passes(forward, backward + again, weights)
+
+
+def norms_seconds(model: Transformer, layout: Layout, speed: Speed, width: float) -> float:
+    """Two norms with 4h bytes each per position, the activation of `width`, and latent attention's up-projections.
+
+    DeepSeek-V3 repeats these (arXiv 2412.19437, section 3.2.3).
+    """
+    tokens, t = tokens_of(model, layout), layout.tp
+    norms = 8 * model.hidden / (t if layout.sequence_parallel else 1)
+    activation = (6 if model.gated else 4) * width / t
+    seconds = speed.eager * tokens * (norms + activation) / speed.memory
+    if (part := model.latent) is None:
+        return seconds
+    up = linear_seconds(speed, tokens, model.heads * (part.nope + part.value) / t, part.kv_rank).forward
+    query = linear_seconds(speed, tokens, model.query_width / t, part.q_rank).forward if part.q_rank else 0.0
+    return seconds + up + query

@@ -8,10 +8,8 @@ from functools import cached_property, lru_cache
 
 from shardlab.costs.clock import here
 from shardlab.costs.clock.kernels import Passes, total
-from shardlab.costs.clock.messages import data_seconds, tied_seconds
-from shardlab.costs.clock.parts import parts_of
-from shardlab.costs.clock.setup import Setup
-from shardlab.costs.clock.speed import Speed, speed_of
+from shardlab.costs.clock.parts import data_seconds, parts_of, tied_seconds
+from shardlab.costs.clock.setup import Setup, Speed, speed_of
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory.states import layers_of_stages, parameters_on_stage
 from shardlab.costs.models.model import Transformer

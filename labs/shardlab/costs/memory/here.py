@@ -14,13 +14,7 @@ from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory.frameworks import COURSE
 from shardlab.costs.memory.stage import MemoryBytes, in_flight_layers, mean_layer_bytes, recomputed_bytes
-from shardlab.costs.memory.states import (
-    StateBytes,
-    held_parameters,
-    layers_on_stage,
-    state_bytes,
-    zero_state_bytes,
-)
+from shardlab.costs.memory.states import StateBytes, held_parameters, layers_on_stage, state_bytes, zero_state_bytes
 from shardlab.costs.models.model import Transformer
 
 

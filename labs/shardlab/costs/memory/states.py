@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from shardlab.costs.layout import Layout
-from shardlab.costs.models.model import (
-    Transformer,
-    dense_layer_parameters,
-    expert_parameters,
-    moe_layer_parameters,
-)
+from shardlab.costs.models.model import Transformer, dense_layer_parameters, expert_parameters, moe_layer_parameters
 
 WEIGHT_BYTES, GRADIENT_BYTES = 2, 2  # bf16 or fp16, as in the paper; the planner uses 4-byte gradients
 OPTIMIZER_BYTES = 12  # fp32 master weight, momentum and variance, 4 each

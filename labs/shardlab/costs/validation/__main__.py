@@ -1,10 +1,9 @@
-"""`python -m shardlab.costs.validation`: print both reports (takes a few minutes), or do what an option says."""
+"""`python -m shardlab.costs.validation`: print the report (takes a few minutes), or do what an option says."""
 
 import argparse
 
-from shardlab.costs.validation import validate, validate_single_node
-from shardlab.costs.validation.fitting import fit
-from shardlab.costs.validation.residuals import write_residuals
+from shardlab.costs.validation import validate
+from shardlab.costs.validation.fitting import fit, write_residuals
 from shardlab.terminal import fit_output
 
 parser = argparse.ArgumentParser(prog="python -m shardlab.costs.validation", description=__doc__)
@@ -13,7 +12,7 @@ instead.add_argument("--fit", action="store_true", help="print the constants fit
 instead.add_argument(
     "--residuals",
     action="store_true",
-    help="write data/held_out_residuals.csv, the input of prediction intervals; needed after changing the model",
+    help="write data/held_out_residuals.json, the input of prediction intervals; needed after changing the model",
 )
 chosen = parser.parse_args()
 fit_output()
@@ -24,4 +23,4 @@ elif chosen.residuals:
     runs = validate.measured_runs()
     write_residuals(runs, validate.held_out(runs, validate.fitted_model))
 else:
-    print(validate.report(), validate_single_node.report(validate_single_node.read_steps()), sep="\n\n")
+    print(validate.report())

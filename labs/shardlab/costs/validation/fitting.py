@@ -1,22 +1,28 @@
 """Fit the constants of the time model to published runs, limiting the influence of any single source or outlier.
 
 Every family has the same weight, a row's error counts by its size instead of its square, and each constant is pulled
-toward its guess, so that it stays there if the runs do not determine it.
+toward its guess, so that it stays there if the runs do not determine it. Residuals, from which prediction intervals are
+computed, use constants fitted without the run's source.
 """
 
+import json
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
-from shardlab.costs.clock.efficiency import FITTED, Efficiency
+from shardlab.costs.clock.setup import FITTED, Efficiency
 from shardlab.costs.clock.step import step_seconds
+from shardlab.costs.uncertainty import RESIDUALS, Residuals
 from shardlab.costs.validation.published import Run
 
 GUESSED = Efficiency()
 NAMES = [field.name for field in fields(Efficiency)]
+Predict = Callable[[Run], float]
 SOFT = 0.03  # smaller errors count by their square: no source reports times more precisely
 PULL = 0.5  # a constant off its guess by a factor of e costs as much as half a family that is off by e
 SLOPE = 0.03
@@ -88,3 +94,26 @@ def _slopes(run: Run, efficiency: Efficiency) -> tuple[float, ...]:
 def _slopes_at_guess(run: Run) -> tuple[float, ...]:
     """The slopes at the guess, where every fit starts, whichever family it leaves out."""
     return _slopes(run, GUESSED)
+
+
+def residual(run: Run, predicted: Predict) -> float:
+    """ln(measured / predicted) to four digits; positive if the prediction is too fast."""
+    assert run.step_seconds
+    return round(math.log(run.step_seconds / predicted(run)), 4)
+
+
+def residuals_of(runs: Sequence[Run], predicted: Predict) -> Residuals:
+    """The residuals of these runs, by source."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        found.setdefault(run.family, []).append(residual(run, predicted))
+    return found
+
+
+def write_residuals(runs: Sequence[Run], predicted: Predict, path: Path = RESIDUALS) -> None:
+    """Write the file that `uncertainty.held_out_residuals` reads, {source: {run: residual}}, a source per line."""
+    found: dict[str, dict[str, float]] = {}
+    for run in runs:
+        found.setdefault(run.family, {})[run.id] = residual(run, predicted)
+    lines = (f"{json.dumps(source)}: {json.dumps(residuals)}" for source, residuals in found.items())
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory.frameworks import (
     DEEPSPEED,
+    FRAGMENTS,
     MEGATRON,
     NANOTRON,
     TORCHTITAN,
     TORCHTITAN_FUSED,
+    Counted,
     Framework,
+    outside_bytes,
 )
-from shardlab.costs.memory.outside import FRAGMENTS, Counted, outside_bytes
 from shardlab.costs.memory.stage import memory_of_stage, peak_memory
 from shardlab.costs.models.model import Transformer, attention_matrix_parameters, mlp_matrix_parameters
 
@@ -57,11 +59,7 @@ def first_stage_of_nanotron(model: Transformer, layout: Layout) -> Transformer:
 
 
 def reported_bytes(
-    model: Transformer,
-    layout: Layout,
-    reported: Reported,
-    gradient_bytes: float,
-    fragments: float = FRAGMENTS,
+    model: Transformer, layout: Layout, reported: Reported, gradient_bytes: float, fragments: float = FRAGMENTS
 ) -> float:
     """The bytes that a source would have reported for this run."""
     kinds = {"gradient_bytes": gradient_bytes, "framework": reported.framework}

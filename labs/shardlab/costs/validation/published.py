@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from shardlab.costs.clock.efficiency import FITTED, Efficiency
-from shardlab.costs.clock.setup import Setup
-from shardlab.costs.clock.software import Software
+from shardlab.costs.clock.setup import FITTED, Efficiency, Setup, Software
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout, check_layout, check_world, with_global_batch
 from shardlab.costs.models.model import Latent, Transformer

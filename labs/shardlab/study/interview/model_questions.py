@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from shardlab.costs.axis_traffic import activation_bytes_of, tp_layer_bytes, traffic_of_step
-from shardlab.costs.clock.efficiency import FITTED, links_of
+from shardlab.costs.clock.setup import FITTED, links_of
 from shardlab.costs.layout import Layout
 from shardlab.costs.links import all_reduce_seconds, group_of
 from shardlab.costs.memory.stage import gpt_layer_activation_bytes
