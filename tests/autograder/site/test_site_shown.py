@@ -108,6 +108,7 @@ def test_what_must_not_be_seen_is_what_the_students_page_has_not():
 
 PNG = base64.b64encode(b"a picture").decode()
 SENTENCE = "In words: rank 0 waits, <3."
+CAPTION = nbformat.new_output("display_data", data={"text/html": "<p>In words</p>", "text/plain": SENTENCE})
 
 
 def figure(**metadata):
@@ -141,6 +142,12 @@ def test_a_figure_is_a_file_and_its_sentence_stands_below_it_once(folded):
     assert soup.pre.text == "and more" and len(soup.find_all(class_="output")) == 2
     assert bool(soup.select("figcaption details summary")) == folded
     assert SENTENCE.removeprefix("In words: ") in soup.figcaption.text
+
+
+def test_only_the_sentence_below_a_figure_is_its_caption():
+    soup, _ = html_of(figure(alt=SENTENCE), CAPTION, figure(alt=SENTENCE), CAPTION, CAPTION)
+    assert [one.text for one in soup.find_all("figcaption")] == [SENTENCE] * 2
+    assert [one.text for one in soup.find_all("p")] == ["In words"]  # the last is no caption: it follows no figure
 
 
 def test_a_figure_without_words_is_refused():
