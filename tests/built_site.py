@@ -1,6 +1,10 @@
 """A built site for tests: every page, with the outputs of two weeks that run quickly."""
 
+import os
+import shutil
 from pathlib import Path
+
+from filelock import FileLock
 
 from autograder.authoring import notebooks
 from autograder.site.execute import execute_all
@@ -10,8 +14,17 @@ WITH_OUTPUTS = ("week00_start", "week10_planning")  # the shortest week, and one
 
 
 def build(folder: Path) -> dict:
-    """Write the site; return {week: the notebook that its page is made of}. Outputs are cached between runs."""
+    """Write the site; return {week: the notebook that its page is made of}.
+
+    The first process of a run that needs the site builds it, and the others copy it. Outputs are cached between runs.
+    """
+    own_folders = folder.parents[1]  # what `tmp_path_factory` made for this process
+    shared = own_folders.parent if "PYTEST_XDIST_WORKER" in os.environ else own_folders
     weeks = notebooks.weeks()
-    solved = {week: notebooks.read_source(week) for week in weeks} | execute_all(WITH_OUTPUTS)
-    write_site(solved, folder)
+    with FileLock(shared / "site.lock"):
+        solved = {week: notebooks.read_source(week) for week in weeks} | execute_all(WITH_OUTPUTS)
+        if not (shared / "site").exists():
+            write_site(solved, shared / "site-unfinished")
+            (shared / "site-unfinished").rename(shared / "site")
+    shutil.copytree(shared / "site", folder)
     return solved

@@ -1,7 +1,7 @@
 """Every known wrong answer fails and every honest variant passes; the visible check catches nearly all wrong ones.
 
-The fixed set judges one wrong answer per exercise, and an honest one of every third; WHOLE=1 judges all, like
-`make kill-matrix`.
+The fixed set judges one wrong answer per exercise, and test_own_solutions the page's right one; WHOLE=1 judges all,
+like `make kill-matrix`.
 """
 
 import pytest
@@ -14,8 +14,6 @@ from tests.whole import WHOLE
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # in parallel, so that long ones start early
-SHARE_RIGHT = 1 / 3  # fraction of exercises with an honest answer; test_own_solutions judges the page's solutions
-FEW_WRONG = 1  # per exercise in the fixed set
 QUICK = [check for check in LONGEST_FIRST if check.timeout < 20]  # limit in seconds per answer
 FAST = sample.some(sample.fixed("fast"), QUICK, 12)  # FAST=1 judges one wrong answer of each
 
@@ -31,24 +29,20 @@ def with_marks(check):
     return pytest.param(check, marks=[] if check in FAST else [pytest.mark.slow], id=check.exercise)
 
 
-def chosen(check, fast):
-    """The answers to judge: all with WHOLE=1, otherwise a few, the same on every commit."""
-    answers, numbers = answers_of(check.exercise), sample.fixed(check.exercise)
-    if WHOLE:
-        return answers
+def chosen(check):
+    """The answers to judge: all with WHOLE=1, otherwise one wrong answer, the same on every commit."""
+    answers = answers_of(check.exercise)
     wrong = [one for one in answers if not one.is_right]
-    judges_right = not fast and numbers.random() < SHARE_RIGHT
-    right = [next(one for one in answers if one.is_right)] if judges_right else []
-    return [*right, *sample.some(numbers, wrong, 1 if fast else FEW_WRONG)]
+    return answers if WHOLE else sample.some(sample.fixed(check.exercise), wrong, 1)
 
 
 @pytest.mark.every_case
 @pytest.mark.timeout(1200)
 @pytest.mark.isolated
 @pytest.mark.parametrize("check", [with_marks(check) for check in LONGEST_FIRST])
-def test_all_end_as_they_must(check, judge, pytestconfig):
+def test_all_end_as_they_must(check, judge):
     rows = []
-    for one in chosen(check, fast=pytestconfig.getoption("cases") == 1):
+    for one in chosen(check):
         rows.append(row_of(judge, check, one))
         judge.end_submission()
     bad = [f"{row.name}: {'lived' if row.lived else 'died'}: {row.text}" for row in rows if not row.ended_as_expected]

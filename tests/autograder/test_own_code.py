@@ -10,7 +10,6 @@ from shardlab.own.pieces import piece_of
 
 from autograder import weeks
 from autograder.judging import keeping, submission
-from autograder.judging.judge import Judge
 from autograder.matrices import kill_matrix
 from autograder.reading import stand_ins
 from autograder.reading.own import NotExportable, block_of
@@ -103,13 +102,12 @@ def ring_all_reduce(tensor, *, group):
     monkeypatch.setattr(stand_ins, "before", lambda exercise: {"collectives": ring} if exercise >= "week02" else {})
 
 
-def test_a_graded_answer_may_use_the_courses_answers_of_earlier_weeks(of_week_1):
+def test_a_graded_answer_may_use_the_courses_answers_of_earlier_weeks(of_week_1, judge):
     found = weeks.find("week02.average-gradients")
     answer = {"preamble": kill_matrix.PREAMBLE, "cells": [[found.exercise, SUM, True]]}
-    with Judge() as judge:
-        assert judge.judge(found, answer, 1).is_right
-        answer["cells"][0][1] = SUM.replace("mine.collectives", "mine.ddp")
-        assert "No module named 'mine.ddp'" in judge.judge(found, answer, 1).text
+    assert judge.judge(found, answer, 1).is_right
+    answer["cells"][0][1] = SUM.replace("mine.collectives", "mine.ddp")
+    assert "No module named 'mine.ddp'" in judge.judge(found, answer, 1).text
 
 
 AT_THE_DESK = """
@@ -174,20 +172,18 @@ def judged(judge, own):
     return submission._judged(judge, found, answer, 1)
 
 
-def test_a_mine_that_was_handed_in_is_used_or_replaced(of_week_1, monkeypatch):
+def test_a_mine_that_was_handed_in_is_used_or_replaced(of_week_1, monkeypatch, judge):
     monkeypatch.setattr(stand_ins, "ASSEMBLES", "week02")
     ring = stand_ins.before("week02")["collectives"]
-    with Judge() as judge:
-        assert judged(judge, ring.replace("total", "whole")).is_right
-        wrong = judged(judge, ring.replace("return total", "return 2 * total"))
-        assert wrong.is_right and "The course's mine/collectives.py was used" in wrong.text and "Hint" not in wrong.text
-        assert judged(judge, "1 / 0").is_right
-        assert judged(judge, "def other(): pass").is_right
+    assert judged(judge, ring.replace("total", "whole")).is_right
+    wrong = judged(judge, ring.replace("return total", "return 2 * total"))
+    assert wrong.is_right and "The course's mine/collectives.py was used" in wrong.text and "Hint" not in wrong.text
+    assert judged(judge, "1 / 0").is_right
+    assert judged(judge, "def other(): pass").is_right
 
 
-def test_before_the_week_that_assembles_it_a_mine_plays_no_part(of_week_1):
-    with Judge() as judge:
-        verdict = judged(judge, "def ring_all_reduce(tensor, *, group):\n    return 0 * tensor")
+def test_before_the_week_that_assembles_it_a_mine_plays_no_part(of_week_1, judge):
+    verdict = judged(judge, "def ring_all_reduce(tensor, *, group):\n    return 0 * tensor")
     assert verdict.is_right and "was used" not in verdict.text
 
 

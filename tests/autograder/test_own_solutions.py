@@ -1,5 +1,8 @@
 """The course's own solutions, submitted as students do, get every automatic point."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 from nbformat import NotebookNode
 from shardlab.own.pieces import pieces
@@ -7,13 +10,27 @@ from shardlab.own.pieces import pieces
 from autograder import cli, weeks
 from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
+from autograder.checks.base import Case, Check
 from autograder.grading import grade
 from autograder.judging.self_check import close
 from autograder.matrices import own_solutions
 from autograder.reading import stand_ins
 from tests.autograder.tiny_course import make_tiny_course
+from tests.whole import WHOLE
 
 SEED = 602  # fixed, so that a failure is caused by the commit; `make own-solutions` judges other seeds
+
+
+def with_one_case_per_part(check: Check) -> Check:
+    """The check with the first drawn case of each part of its points, or a visible one where none is drawn."""
+
+    def draw(rng: Random) -> list[Case]:
+        first: dict[str, Case] = {}
+        for case in [*check.draw(rng), *check.public]:
+            first.setdefault(case.get("part", ""), case)
+        return list(first.values())
+
+    return replace(check, public=(), draw=draw)
 
 
 @pytest.mark.every_case
@@ -21,7 +38,11 @@ SEED = 602  # fixed, so that a failure is caused by the commit; `make own-soluti
 @pytest.mark.timeout(900)
 @pytest.mark.isolated
 @pytest.mark.parametrize("week", notebooks.weeks())
-def test_a_week_gets_every_automatic_point(week, judge, tmp_path):
+def test_a_week_gets_every_automatic_point(week, judge, tmp_path, monkeypatch):
+    """On one case per part of an exercise; WHOLE=1 judges all of its cases, as `make own-solutions` does."""
+    if not WHOLE:
+        find = weeks.find
+        monkeypatch.setattr(weeks, "find", lambda exercise: with_one_case_per_part(find(exercise)))
     own_solutions.hand_in(week, tmp_path)
     row = own_solutions.row_of(judge, week, SEED, tmp_path)
     assert row.lost == []

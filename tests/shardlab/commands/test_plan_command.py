@@ -18,6 +18,8 @@ from shardlab.costs.uncertainty import step_interval
 from shardlab.costs.validation.published import RUNS
 from typer.testing import CliRunner
 
+from tests.whole import WHOLE
+
 
 def shardlab(*arguments):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "400", "TERM": "dumb"})
@@ -39,7 +41,7 @@ def test_a_plan_as_text_and_as_json():
 
 @pytest.mark.slow
 def test_all_parts_of_a_step_are_shown():
-    typed = ("plan", "--model", "deepseek-v3", "--gpu", "h800", "--gpus", "256", "--best", "1", "--json")
+    typed = ("plan", "--model", "mixtral-8x7b", "--gpu", "h800", "--gpus", "16", "--best", "1", "--json")
     best = json.loads(shardlab(*typed).stdout)["plans"][0]
     shares = {name: seconds / best["step_seconds"] for name, seconds in best["parts"].items() if name != "compute"}
     assert best["waits"].split(", ") == [
@@ -48,9 +50,9 @@ def test_all_parts_of_a_step_are_shown():
 
 
 def test_a_plan_with_stages_and_a_doubt():
-    typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "1")
+    typed = ("plan", "--model", "gpt3-175b", "--gpus", "256", "--best", "1")
     text, data = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)
-    assert sum(data["layers_of_stages"]) == 128 and "Simulated slot by slot with these" in text
+    assert sum(data["layers_of_stages"]) == 96 and "Simulated slot by slot with these" in text
     assert (
         ("Check this before you trust the plan" in text)
         == bool(data["doubt"])
@@ -106,7 +108,7 @@ def test_a_schedule_that_is_none():
 @pytest.mark.slow
 def test_gradients_may_be_cut_beside_a_pipeline():
     typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "50", "--json", "--pipeline-zero")
-    for most in (0, 1, 2):
+    for most in (0, 1, 2) if WHOLE else (1,):
         plans = json.loads(shardlab(*typed, str(most)).stdout)["plans"]
         assert max(one["layout"]["zero"] for one in plans if one["layout"]["pp"] > 1) == most
 
@@ -360,7 +362,7 @@ FILES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100 if WHOLE else 25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=FILES, gpus=st.sampled_from([1, 7, 64, 1000, 1024]), tokens=st.integers(1, 10**12), plain=st.booleans())
 @pytest.mark.slow
 def test_any_model_file_gives_a_finite_answer_or_a_sentence(tmp_path, sizes, gpus, tokens, plain):
@@ -412,7 +414,7 @@ def test_an_expert_parallel_degree_is_given():
         "--model",
         "mixtral-8x7b",
         "--gpus",
-        "64",
+        "16",
         "--tokens-per-batch",
         "1048576",
         "--json",
@@ -436,7 +438,7 @@ def test_degrees_that_cannot_be_are_refused(degrees, sentence):
 
 
 def test_a_sequence_of_another_length():
-    typed = ("plan", "--model", "llama3-8b", "--gpus", "64", "--best", "1", "--json")
+    typed = ("plan", "--model", "llama3-8b", "--gpus", "16", "--best", "1", "--json")
     data = json.loads(shardlab(*typed, "--sequence", "32768").stdout)
     assert data["batch"]["sequence"] == 32768 and data["sequences"] * 32768 == data["batch"]["tokens"]
     told = shardlab("plan", "--model", "gpt3-175b", "--gpus", "1024", "--sequence", "4096")
