@@ -59,7 +59,8 @@ lab: setup  ## check the machine and open JupyterLab in work/, your own folder (
 	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),--LabApp.default_url=/lab/tree/start.ipynb) $(LAB_FLAGS)
 
 test: setup-dev $(if $(FAST),style,check)  ## style, types, and a fixed sample of the tests (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
-	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
+	"$(BIN)/python" -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+		--reruns 1 --rerun-show-tracebacks --durations=20 --durations-min=1 $(CHOSEN)
 
 check: style  ## style, and pyright, which reads the pages' imports of `mine` from build/own
 	"$(BIN)/autograder" own-source build/own

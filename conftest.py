@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -19,7 +18,7 @@ from autograder.matrices import known
 from autograder.matrices.kill_matrix import PREAMBLE
 from tests import levels
 
-pytest_plugins = ["pytester", "tests.shared_out"]
+pytest_plugins = ["pytester", "tests.fixed_set"]
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # torch's idle threads spin, which took a fifth of the machine from the ranks
@@ -63,13 +62,6 @@ def judged(judge: Judge) -> Callable[..., Verdict]:
         return judge.judge(replace(weeks.find(exercise), **changes), answer, seed=seed)
 
     return verdict_on
-
-
-@pytest.fixture
-def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """pytest's own fixture, whose processes find the plugins of `tests`."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
-    return pytester
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

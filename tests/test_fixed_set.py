@@ -1,4 +1,4 @@
-"""`pytest --cases` selects a fixed set, the same in every process; runs report retries and fail on leaked processes."""
+"""`pytest --cases` selects a fixed set, the same in every process; a run fails on leaked processes."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shared_out import APART, LONGEST, WHOLE_ONLY
+from tests.fixed_set import FIRST, LONGEST, WHOLE_ONLY
 
 ROOT = Path(__file__).parents[1]
 INI = "[pytest]\nmarkers =\n    every_case: runs whole\n    slow: takes long\n"
@@ -27,18 +27,6 @@ MANY = """
 
     def test_one(): pass
 """
-FLAKY = """
-    import pathlib, pytest
-
-    def test_late():
-        mark = pathlib.Path("seen")
-        first = not mark.exists()
-        mark.touch()
-        assert not first, "the machine was busy"
-
-    def test_never():
-        assert False, "wrong each time"
-"""
 SLEEPS = """
     import pathlib, subprocess, sys
 
@@ -49,10 +37,15 @@ SLEEPS = """
 PROCESSES = pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["alone", "shared out"])
 
 
+@pytest.fixture(autouse=True)
+def plugins_are_found(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+
+
 @pytest.fixture
 def run(pytester: pytest.Pytester):
     pytester.makeini(INI)
-    return lambda *words: pytester.runpytest_subprocess("-p", "tests.shared_out", *words)
+    return lambda *words: pytester.runpytest_subprocess("-p", "tests.fixed_set", *words)
 
 
 @pytest.mark.slow
@@ -72,24 +65,6 @@ def test_all_cases_without_the_option_and_nothing_slow_with_m(pytester: pytest.P
 
 
 @pytest.mark.slow
-def test_the_tests_of_a_file_stay_in_one_process(pytester: pytest.Pytester, run):
-    body = "import os, pathlib\ndef test_{0}(): pathlib.Path('{0}').write_text(str(os.getpid()))\n"
-    pytester.makepyfile(**{f"test_{name}": body.format(f"{name}1") + body.format(f"{name}2") for name in "abcd"})
-    run("-n", "2").assert_outcomes(passed=8)
-    assert all(Path(pytester.path, f"{n}1").read_text() == Path(pytester.path, f"{n}2").read_text() for n in "abcd")
-
-
-@pytest.mark.slow
-@PROCESSES
-def test_a_second_try_is_reported_with_its_first_failure(pytester: pytest.Pytester, run, processes):
-    pytester.makepyfile(FLAKY)
-    result = run("--reruns", "1", *processes)
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*::test_late*passed on the second try; its first failure: *the machine was busy*"])
-    result.stdout.no_fnmatch_line("*test_never*second try*")
-
-
-@pytest.mark.slow
 @PROCESSES
 def test_a_process_that_is_left_fails_the_run(pytester: pytest.Pytester, processes):
     pytester.makepyfile(SLEEPS)
@@ -101,10 +76,18 @@ def test_a_process_that_is_left_fails_the_run(pytester: pytest.Pytester, process
 
 
 def test_what_is_named_is_there():
-    assert [name for name in LONGEST if not [*ROOT.glob(f"{name}*")]] == []
-    assert [name for name in APART if not (ROOT / name).is_file()] == []
-    source = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
-    assert [name for name in WHOLE_ONLY if f"def {name}(" not in source] == []
+    assert [name for name in FIRST if not [*ROOT.glob(f"{name}*")]] == []
+    assert [name for name in LONGEST if not (ROOT / name).is_file()] == []
+
+
+def test_what_only_the_whole_suite_runs_is_covered_by_the_fixed_set():
+    files = {
+        path.stem: path.read_text() for folder in ("tests", "solutions") for path in (ROOT / folder).rglob("test_*.py")
+    }
+    names = set(re.findall(r"^ *def (test_\w+)\(", "\n".join(files.values()), re.MULTILINE))
+    covering = {name for reason in WHOLE_ONLY.values() for name in re.findall(r"test_\w+", reason)}
+    assert WHOLE_ONLY.keys() - names == set(), "no such tests"
+    assert covering - (names - WHOLE_ONLY.keys()) - files.keys() == set(), "these are not in the fixed set"
 
 
 def test_names_of_tests_are_short():
