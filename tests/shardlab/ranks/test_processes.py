@@ -174,6 +174,8 @@ import os, re, sys
 import torch
 from shardlab.ranks.shared_pages import prepare_to_fork
 
+from tests.whole import WHOLE
+
 def large():
     return sum(int(size) for size in re.findall(r"AnonHugePages: +([0-9]+) kB", open("/proc/self/smaps").read()))
 
@@ -207,7 +209,7 @@ def test_imports_lie_in_large_pages_and_a_forked_rank_writes_its_own_copy():
     assert copies == "1 1"
 
 
-CALLS = 200
+CALLS = 200 if WHOLE else 60
 
 
 def test_strays_of_a_rank_are_ended_and_do_not_hold_up_its_result():
