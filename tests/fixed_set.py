@@ -5,16 +5,20 @@ except those in `whole_only.toml`, with its first case and others at equal dista
 are protected, and only one case of a slow test.
 """
 
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-TRUST = ("tests/attacks/", "tests/autograder/test_plain.py", "tests/autograder/test_wire.py")
+TRUST = ("tests/attacks/", "tests/autograder/judging/test_plain.py", "tests/autograder/judging/test_wire.py")
 SHARE_OF_TRUST = 6  # run a sixth of the cases of a test that protects trust
 WHOLE_ONLY = tomllib.loads(Path(__file__).with_name("whole_only.toml").read_text(encoding="utf-8"))
-LONGEST = ("tests/autograder/test_own_solutions.py", "tests/autograder/test_kill_matrix.py")
+LONGEST = ("tests/autograder/matrices/test_own_solutions.py", "tests/autograder/matrices/test_kill_matrix.py")
 FIRST = (*LONGEST, "tests/attacks/", "tests/browser/")  # so that no process is left with one of them at the end
+WHOLE = bool(os.environ.get("WHOLE"))  # all known answers are judged, and twenty times as many hostile values drawn
+HOSTILE_VALUES = settings(max_examples=10_000 if WHOLE else 500, deadline=None, derandomize=not WHOLE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

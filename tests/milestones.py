@@ -465,7 +465,7 @@ ROWS = (
 
 HEAD = """# Numbers from lecture notes, and what is true
 
-<!-- written by `python -m tests.milestones`; tests/test_milestones.py recomputes it -->
+<!-- written by `python -m tests.milestones`; tests/labs/test_one_screen.py recomputes it -->
 
 The course grew out of lecture notes, study plans and interview lists. Every number and milestone in them appears in a
 week; some are wrong, and the week shows why. The column *what is true* is computed by the functions of the weeks.

@@ -89,7 +89,7 @@ def test_all_suspects_are_drawn_and_one_is_healthy_on_every_mesh():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_each_suspect_breaks_what_the_check_expects(seed):
-    """In one process; tests/shardlab/hybrid/test_suspects.py has the same table on real ranks."""
+    """In one process; tests/shardlab/hybrid/test_refused.py has the same table on real ranks."""
     space: dict = {}
     exec(known.find("week15.which-axis", "right_as_taught").source, space)
     rng = Random(seed)

@@ -16,7 +16,7 @@ import pytest
 from autograder.authoring.course import ROOT, copy_course
 from autograder.jobs import places
 from tests import levels
-from tests.another_user import as_the_user
+from tests.attacks.another_user import as_the_user
 
 PARTS = ("autograder", "labs/shardlab", "solutions", "tests", "nbgrader_config.py")
 SYSTEM_PYTHON = Path("/usr/bin/python3")

@@ -3,7 +3,6 @@
 import io
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from autograder.authoring.course import ROOT, load_config
 from autograder.grading import grade, publishing, verdict_files
 from autograder.judging import exhibits
 from autograder.matrices import kill_matrix, known
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "autograder"))
-from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
+from tests.autograder.tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
 pytestmark = pytest.mark.slow
 WRONG = {

@@ -1,21 +1,33 @@
-"""How measurements become a calibration, and the command. The machine itself is measured once, but not judged."""
+"""`shardlab calibrate` and `shardlab doctor`."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections import namedtuple
 
 import numpy as np
 import pytest
+import shardlab
 import torch
+from shardlab.commands import cli, doctor
 from shardlab.commands.calibration.compute import _least_squares, seconds_of, training_pass
 from shardlab.commands.calibration.links import links_of, sharing_of, slowest
 from shardlab.commands.calibration.measure import SIZES, bookkeeping_of, calibrate
 from shardlab.commands.cli import app
+from shardlab.commands.doctor import NOTE, OK, PROBLEM, Finding
 from shardlab.costs.clock.calibration import read_calibration
 from shardlab.costs.traffic import all_gather_seconds, all_reduce_seconds
 from shardlab.model.gpt import GPT
 from typer.testing import CliRunner
 
+# ---- How measurements become a calibration, and the command. The machine itself is measured once, but not judged. ----
+
 ALPHA, BETA = 2e-4, 1.5e-9
 
 
-def shardlab(*arguments):
+def shardlab_calibrate(*arguments):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "400", "TERM": "dumb"})
 
 
@@ -95,7 +107,7 @@ def test_short_calls_are_measured_many_at_a_time():
 @pytest.mark.slow
 def test_the_command_measures_and_its_file_is_read(tmp_path):
     path = tmp_path / "deep" / "here.json"
-    done = shardlab("calibrate", "--ranks", "2", "--device", "cpu", "--out", str(path))
+    done = shardlab_calibrate("calibrate", "--ranks", "2", "--device", "cpu", "--out", str(path))
     assert done.exit_code == 0 and f"wrote {path}" in done.output
     here = read_calibration(path)
     assert list(here.ranks) == [2] and here.transport == "gloo"
@@ -116,7 +128,7 @@ def test_the_command_measures_and_its_file_is_read(tmp_path):
 )
 def test_bad_input_is_answered_before_anything_is_measured(typed, sentence, tmp_path):
     out = () if "--out" in typed else ("--out", str(tmp_path / "here.json"))
-    done = shardlab("calibrate", *typed, *out)
+    done = shardlab_calibrate("calibrate", *typed, *out)
     assert done.exit_code == 2 and sentence in done.output and "Traceback" not in done.output
     assert not (tmp_path / "here.json").exists()
 
@@ -131,3 +143,132 @@ def test_a_gpu_that_is_not_there():
         pytest.skip("there is one")
     with pytest.raises(ValueError, match="use cpu"):
         calibrate([2], device="cuda")
+
+
+# ---- `shardlab doctor`: true findings on this machine, and a problem with advice if something is missing. ------------
+
+GIB = 2**30
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(cli.app, ["doctor", *arguments])
+
+
+def examine_only(monkeypatch, *checks):
+    monkeypatch.setattr(doctor, "QUICK", list(checks))
+    monkeypatch.setattr(doctor, "THOROUGH", [])
+    monkeypatch.setattr(doctor, "_checks_of_others", lambda: [])
+
+
+@pytest.fixture(scope="module")
+def findings():
+    answer = invoke("--json")
+    said = json.loads(answer.stdout)
+    assert answer.exit_code == (1 if said["state"] == PROBLEM else 0)
+    return {finding["name"]: finding for finding in said["findings"]}
+
+
+def test_everything_is_looked_at(findings):
+    assert {"Python", "torch", "cores", "memory", "GPUs", "transport", "sandbox", "ports", "shared memory"} <= set(
+        findings
+    )
+    assert {"loopback", "host name", "temporary folder", "Chinese font", "2 real ranks"} <= set(findings)
+
+
+def test_whoever_needs_help_gets_advice(findings):
+    assert all(finding["advice"] for finding in findings.values() if finding["state"] != OK)
+
+
+def test_real_ranks_send_what_the_formula_says(findings):
+    assert findings["2 real ranks"]["state"] == OK, findings["2 real ranks"]
+    assert "a rank sent 4000 bytes, formula: 4000" in findings["2 real ranks"]["value"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"], ["doctor", "--brief"]])
+def test_help_and_the_brief_look_import_no_torch(arguments):
+    program = (
+        "import sys; from shardlab.commands.cli import app; app(sys.argv[1:], standalone_mode=False)\n"
+        "print({*sys.modules})"
+    )
+    begin = time.monotonic()
+    answer = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    modules = answer.stdout.splitlines()[-1]
+    assert "'shardlab.commands.cli'" in modules and "'torch'" not in modules
+    assert time.monotonic() - begin < 5  # half a second on a quiet machine
+
+
+def test_a_problem_is_shown_with_its_advice_and_the_exit_code_says_so(monkeypatch):
+    examine_only(monkeypatch, lambda: Finding("disk", "full", PROBLEM, "throw something away"), doctor.python)
+    for arguments in ([], ["--brief"]):
+        answer = invoke(*arguments)
+        assert answer.exit_code == 1
+        assert "→ throw something away" in answer.stdout and "1 of 2 checks" in answer.stdout
+        assert ("Python" in answer.stdout) == (arguments == [])
+
+
+def test_a_check_that_fails_is_a_finding_and_the_others_go_on(monkeypatch):
+    def broken_check():
+        raise OSError("no such device")
+
+    examine_only(monkeypatch, broken_check, doctor.python)
+    first, second = doctor.examine()
+    assert (first.name, first.state, second.name) == ("broken check", NOTE, "Python")
+    assert "no such device" in first.value
+
+
+def test_a_host_name_that_nobody_answers_for_costs_two_seconds(monkeypatch):
+    monkeypatch.setattr(socket, "gethostbyname", lambda name: time.sleep(6))
+    begin = time.monotonic()
+    finding = doctor.host_name()
+    assert time.monotonic() - begin < 3 and finding.state == NOTE
+
+
+@pytest.mark.parametrize(("used", "state"), [(0, OK), (7 * GIB, NOTE), (7.8 * GIB, PROBLEM)])
+def test_memory_is_the_containers(monkeypatch, used, state):
+    limits = {"memory.max": 8 * GIB, "memory.current": used}
+    machine_memory = namedtuple("Memory", "total available")(64 * GIB, 60 * GIB)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: machine_memory)
+    monkeypatch.setattr(doctor, "_container_number", limits.get)
+    finding = doctor.memory()
+    assert finding.state == state and "of 8.0 GiB" in finding.value
+
+
+def test_small_shared_memory_is_noted(monkeypatch):
+    usage = namedtuple("Usage", "total used free")(2**26, 2**20, 2**26 - 2**20)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    assert doctor.shared_memory().state == NOTE
+
+
+def test_no_torch_and_an_old_torch_are_problems(monkeypatch):
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.9.1+cpu")
+    assert doctor.torch_version().state == PROBLEM
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.14.1")
+    assert doctor.torch_version().state == OK
+
+    def missing(name):
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", missing)
+    assert doctor.torch_version().state == PROBLEM
+
+
+def test_gpus_that_torch_cannot_use_are_noted(monkeypatch):
+    monkeypatch.setattr("shardlab.ranks.transports.count_gpus", lambda: 0)
+    monkeypatch.setattr(doctor, "_gpus_of_the_driver", lambda: ["H200"])
+    finding = doctor.gpus()
+    assert finding.state == NOTE and finding.value == "H200" and "make lab GPU=1" in finding.advice
+
+
+def test_a_meter_that_disagrees_with_the_formula_is_a_problem(monkeypatch):
+    monkeypatch.setattr(shardlab, "run", lambda *args, **kwargs: [4000.0, 3996.0])
+    finding = doctor.all_reduce()
+    assert finding.state == PROBLEM and "disagree" in finding.advice
+
+
+def test_ranks_that_do_not_start_are_a_problem(monkeypatch):
+    def run(*args, **kwargs):
+        raise RuntimeError("torchrun ended with code 1 at start")
+
+    monkeypatch.setattr(shardlab, "run", run)
+    finding = doctor.all_reduce()
+    assert finding.state == PROBLEM and "code 1" in finding.value

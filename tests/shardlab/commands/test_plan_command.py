@@ -18,7 +18,7 @@ from shardlab.costs.uncertainty import step_interval
 from shardlab.costs.validation.published import RUNS
 from typer.testing import CliRunner
 
-from tests.whole import WHOLE
+from tests.fixed_set import WHOLE
 
 
 def shardlab(*arguments):

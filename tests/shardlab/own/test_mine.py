@@ -1,16 +1,23 @@
-"""`mine`: blocks become modules, the course's functions fill the gaps, and no file edited by hand is lost."""
+"""`mine`, and its uses."""
 
 import ast
 import importlib
+from collections import defaultdict
+from pathlib import Path
 from random import Random
 
 import pytest
 from own_course import TIMES_TWO, USES
+from shardlab.figures import draw_own_trainer, new_axes
 from shardlab.own import blocks, finder, loader, shelf
 from shardlab.own.blocks import Block, Clash, module_source
-from shardlab.own.pieces import PIECES, piece_of, pieces
+from shardlab.own.pieces import GIVEN, PIECES, piece_of, pieces
+from shardlab.own.uses import USES as USES_of_uses
+from shardlab.own.uses import rows
 from shardlab.study import bundle
 from shardlab.study.folder import begin
+
+# ---- `mine`: blocks become modules, the course's functions fill the gaps, and no file edited by hand is lost. --------
 
 SCATTER, REDUCE = "week01.ring-reduce-scatter", "week01.ring-all-reduce"
 
@@ -159,3 +166,51 @@ def test_no_module_edited_by_hand_is_lost(folder, seed, tmp_path):
 
 def test_the_names_of_a_module_are_those_of_its_exercises(folder):
     assert loader.names_of("zero")[:2] == ["flatten_and_pad", "unflatten"]
+
+
+# ---- The map of the trainer matches the imports on the pages. --------------------------------------------------------
+
+ROOT = Path(__file__).parents[3]
+ASSEMBLED = 15
+
+
+def modules_of_mine(path: Path) -> set[str]:
+    """The modules of `mine` that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "mine":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("mine."):
+            found.add(str(node.module).partition(".")[2])
+    return found
+
+
+def test_the_map_is_what_the_pages_import():
+    found = defaultdict(set)
+    for page in ROOT.glob("solutions/week*/week*.py"):
+        for module in modules_of_mine(page):
+            found[module].add(int(page.stem[4:6]))
+    for given in (ROOT / "labs" / "shardlab" / "own" / "given").glob("*.py"):
+        for module in modules_of_mine(given):
+            found[module].add(ASSEMBLED)
+    assert found.keys() <= {*PIECES, *GIVEN}
+    assert {name: weeks for name, weeks in USES_of_uses.items() if weeks} == {
+        name: tuple(sorted(found[name])) for name in PIECES if name in found
+    }
+
+
+def test_every_module_is_drawn_with_its_weeks():
+    _, ax = new_axes()
+    sentence = draw_own_trainer(ax, rows(), title="A title")
+    texts = [text.get_text() for text in ax.texts]
+    assert all(name in texts for name in PIECES)
+    assert "zero (6 functions) is written in week 3 and used in weeks 4, 15" in sentence
+
+
+@pytest.mark.parametrize(
+    ("modules", "words"), [({}, "at least one"), ({"a": (30, 1, ())}, "weeks from 0"), ({"a": (3, 1, (2,))}, "before")]
+)
+def test_a_map_that_cannot_be_is_refused(modules, words):
+    _, ax = new_axes()
+    with pytest.raises(ValueError, match=words):
+        draw_own_trainer(ax, modules, title="A title")

@@ -25,6 +25,8 @@ from shardlab.ranks.inside import torchrun_group
 from shardlab.ranks.shared_pages import LARGE, _private_memory
 from shardlab.ranks.travel import by_value, pack
 
+from tests.fixed_set import WHOLE
+
 # A cold torchrun and the warm worker give the same results, failures, prints, and one group of real processes
 
 
@@ -174,7 +176,7 @@ import os, re, sys
 import torch
 from shardlab.ranks.shared_pages import prepare_to_fork
 
-from tests.whole import WHOLE
+from tests.fixed_set import WHOLE
 
 def large():
     return sum(int(size) for size in re.findall(r"AnonHugePages: +([0-9]+) kB", open("/proc/self/smaps").read()))
