@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from nbconvert.filters.ansi import ansi2html
-from nbformat import NotebookNode, from_dict
+from nbformat import NotebookNode
 from shardlab.study.still import MARK
 
 from autograder.site.languages import say
@@ -69,7 +69,7 @@ def _without_captions(outputs: Sequence[NotebookNode]) -> Iterator[NotebookNode]
     for before, output, after in zip([{}, *outputs], outputs, [*outputs[1:], {}], strict=False):
         if _is_caption(output, after):
             about = output["metadata"]["image/png"] | {"folded": "<details" in after["data"]["text/html"]}
-            yield from_dict({**output, "metadata": {**output["metadata"], "image/png": about}})
+            yield NotebookNode({**output, "metadata": {**output["metadata"], "image/png": about}})
         elif not _is_caption(before, output):
             yield output
 
