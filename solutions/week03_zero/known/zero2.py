@@ -170,16 +170,6 @@ def mean_square_backward(model, inputs, *, group):
 import torch
 import torch.distributed as dist
 
-# %% waits_at_the_end of="right_as_taught"
-"""Wrong: starts every message and waits for all after the backward, so all full gradients are still alive."""
-
-# -        if sent:  # sent one layer ago, so it has probably arrived
-# -            sent.pop().wait()
-
-# -    sent.pop().wait()
-# +    for work in sent:
-# +        work.wait()
-
 # %% right_partial_hooks
 """Different: a hook with its place bound, a list of slots."""
 
