@@ -6,6 +6,7 @@ current case and the calls that an honest answer makes in it, and it makes the r
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -58,11 +59,13 @@ class Listening(Judge):
         return answer
 
 
+@functools.cache
 def forgeries() -> dict[str, str]:
     """The source of every forgery, by name."""
     return {one.name: one.text for one in percent.named_cells(FORGERIES)[1:]}
 
 
+@functools.cache
 def opening() -> str:
     """The source that comes before every forgery."""
     return percent.named_cells(FORGERIES)[0].text
@@ -77,10 +80,14 @@ def everything(checks: Iterable[Check]) -> list[Forged]:
         Forged(check, one.name, one.source, name, prefix)
         for check in checks
         if check.program == "on_rank"
-        for one in known.answers_of(check.exercise)
-        if not one.is_right or one == known.right_of(check.exercise)
+        for one in _wrong_ones_and_a_right_one(check.exercise)
         for name, prefix in forgeries().items()
     ]
+
+
+def _wrong_ones_and_a_right_one(exercise: str) -> list[known.Known]:
+    right = known.right_of(exercise)
+    return [one for one in known.answers_of(exercise) if not one.is_right or one == right]
 
 
 def some(rng: Random, rows: Sequence[Forged], num_exercises: int, num_answers: int, num_forgeries: int) -> list[Forged]:
