@@ -1,4 +1,4 @@
-"""The learner's home page, `start.ipynb`: where you stand, where to continue, help, and what is open in memory."""
+"""The learner's home page, `start.ipynb`: your progress, where to continue, help, and what is open in memory."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the home page says about a learner's folder, as plain data."""
+"""A learner's folder as plain data, for the home page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIME = re.compile(r"^\*([^·*\n]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Card:
-    """One week: what it is about, how long it takes, and how much of it is done."""
+    """One week: its subject, its hours, and how much of it is done."""
 
     label: str  # "week 3"
     topic: str

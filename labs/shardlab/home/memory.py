@@ -1,4 +1,4 @@
-"""What open notebooks hold in memory, and how to end those that are idle.
+"""Memory of open notebooks, and ending those that are idle.
 
 A notebook's kernel is found among the processes of this user; its Jupyter server, if it has one, knows whether it is
 busy and can end it. Without a server, as in VS Code, the sizes are known but not whether a kernel computes.
@@ -38,7 +38,7 @@ class OpenNotebook:
 
 @dataclass(frozen=True)
 class Session:
-    """What a Jupyter server knows about a notebook."""
+    """A notebook as a Jupyter server describes it."""
 
     key: str
     path: str

@@ -121,7 +121,7 @@ def commands(found: Next | None) -> str:
 
 
 def memory(notebooks: Sequence[OpenNotebook], said: str = "") -> str:
-    """What each open notebook holds in memory, what the button below does, and what it did last (`said`)."""
+    """The memory of each open notebook, and the result of the button below (`said`)."""
     cell = f"padding: .1em 1.2em .1em 0; text-align: left; background: none; {_TEXT}"
     rows = "".join(
         f'<tr style="background: none"><td style="{cell}">{escape(one.name)}</td>'
