@@ -1,4 +1,4 @@
-"""Write the home page as a file, `start.ipynb`, with its current content, so that it can be read before any cell runs."""
+"""Write the home page as a file, `start.ipynb`, with its current content, to be read before any cell runs."""
 
 from __future__ import annotations
 
