@@ -38,7 +38,7 @@ def show() -> None:
     handle = DisplayHandle()
     handle.display(bundle(home, text), raw=True)
     buttons = Buttons(folder, widgets, lambda: handle.update(bundle(home_of(folder), text_of(folder)), raw=True))
-    display(with_still(buttons.box(home), shown.commands(home.next)))
+    display(buttons.box(home))
 
 
 def text_of(folder: Folder) -> str:
@@ -69,14 +69,14 @@ class Buttons:
         self.said, self.open = widgets.HTML(), widgets.HTML()
 
     def box(self, home: Home) -> Any:
-        """All of them, with the next exercise chosen."""
+        """Lay them out with the next exercise chosen; a page without its kernel shows the commands as text."""
         if home.next is not None:
             self.chosen.value = home.next.name
         help_row = [self.chosen, self._button("Next hint", self._hint), self._button("Solution", self._solution)]
         open_row = [self._button("End idle notebooks", self._end_idle), self._button("Refresh", self._look)]
         self._look_at_memory()
         rows = self.widgets.HBox(help_row), self.said, self.open, self.widgets.HBox(open_row)
-        return self.widgets.VBox([*rows])
+        return with_still(self.widgets.VBox([*rows]), shown.commands(home.next))
 
     def _button(self, name: str, action: Callable[[], None]) -> Any:
         button = self.widgets.Button(description=name, layout={"width": "auto"})

@@ -52,7 +52,7 @@ def test_the_file_has_the_picture(saved, name):
 def test_every_widget_of_the_package_leaves_something_in_the_file():
     sources = {path: path.read_text() for path in Path(figures.__file__).parent.parent.rglob("*.py")}
     makers = {path.name: source for path, source in sources.items() if "widgets.VBox(" in source}
-    assert {"stepper.py", "oral.py", "panels.py"} <= set(makers)
+    assert {"widgets.py", "live.py", "panels.py"} <= set(makers)
     for name, source in makers.items():
         assert "return with_still(" in source and "return widgets." not in source, name
 
