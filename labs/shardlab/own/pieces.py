@@ -60,7 +60,7 @@ PIECES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "expert_parallel": {
         "week12.exchange": ("AllToAll", "exchange"),
-        "week12.layer": ("expert_layer",),
+        "week12.layer": ("run_experts", "expert_layer"),
     },
     "dualpipe": {
         "week13.dualpipe": ("dualpipe_v",),

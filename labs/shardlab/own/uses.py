@@ -16,7 +16,7 @@ USES: dict[str, tuple[int, ...]] = {
     "mesh": (15,),
     "planner": (16,),
     "moe": (12, 15),
-    "expert_parallel": (15,),
+    "expert_parallel": (12, 15),
     "dualpipe": (15,),
     "long_context": (15,),
     "train": (15,),
