@@ -162,7 +162,7 @@ def test_the_solution_opens_after_three_different_answers(with_solutions, write_
 
 def test_code_has_the_colour_of_the_page_around_it():
     found = hints.Solution("week01.one", "def f(x):  # mine\n    return 2 * x", 'def f(x):\n    """Twice."""', [], "no")
-    html = panels._as_html(lambda: told.solution(found))
+    html = panels.as_html(lambda: told.solution(found))
     assert "return" in html and "color" not in html and "font-weight: bold" in html
 
 
