@@ -310,9 +310,9 @@ for c in (2, 4):
 # %%
 def block_attention(q, k, v, q_positions, k_positions):
     """Returns o (b, heads, queries, width) and lse (b, heads, queries), fp32, for queries and one block of keys."""
-    keys, values = (one.float().repeat_interleave(q.shape[1] // k.shape[1], 1) for one in (k, v))
-    scores = q.float() @ keys.mT / q.shape[-1] ** 0.5
-    scores = scores.masked_fill(k_positions > q_positions[:, None], -torch.inf)
+    shared, scale = q.shape[1] // k.shape[1], q.shape[-1] ** 0.5
+    keys, values = (one.float().repeat_interleave(shared, 1) if shared > 1 else one.float() for one in (k, v))
+    scores = (q.float() @ keys.mT / scale).masked_fill(k_positions > q_positions[:, None], -torch.inf)
     lse = scores.logsumexp(-1)
     return (scores - lse[..., None]).exp().nan_to_num(0.0) @ values, lse
 
@@ -426,7 +426,7 @@ for name, bandwidth in (("NVLink", h100.nvlink), ("network", h100.network)):
 def block_gradients(gradient, q, k, v, o, lse, q_positions, k_positions):
     """Returns what one block of keys adds to dq, and what these queries add to the block's dk and dv; fp32."""
     shared, scale, q = q.shape[1] // k.shape[1], q.shape[-1] ** -0.5, q.float()
-    keys, values = (one.float().repeat_interleave(shared, 1) for one in (k, v))
+    keys, values = (one.float().repeat_interleave(shared, 1) if shared > 1 else one.float() for one in (k, v))
     scores = (q @ keys.mT * scale).masked_fill(k_positions > q_positions[:, None], -torch.inf)
     p = (scores - lse[..., None]).exp().nan_to_num(0.0)
     of_scores = p * (gradient @ values.mT - (gradient * o).sum(-1, keepdim=True)) * scale
