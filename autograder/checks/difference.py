@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class Difference:
-    """What one rank should have returned and what it returned: a number, or a shape or dtype as text.
+    """The expected and the received value of one rank: a number, or a shape or dtype as text.
 
     what: "number 3" for an element of a flattened tensor, "shape" or "dtype".
     """

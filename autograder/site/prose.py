@@ -40,7 +40,7 @@ class Prose:
         return MarkdownWithMath(renderer=_Renderer(self)).render(markdown)
 
     def inline(self, markdown: str) -> str:
-        """Render a line of Markdown that stands inside HTML, without a paragraph around it."""
+        """Render a line of Markdown inside HTML, without a paragraph around it."""
         renderer = _Renderer(self)
         parser = MarkdownWithMath(renderer=renderer)
         return renderer(parser.inline(markdown.strip(), {}), parser.block.state_cls())

@@ -157,6 +157,10 @@ REFUSED = {
     '{"schedule": "1b1f"}': "schedule must be one of",
     '{"ep": 2}': "experts must be at least 2, or 0 with ep = 1",
 }
+KEYS = ("tp", "cp", "ep", "dp", "pp", "layers", "hidden", "heads", "sequence", "vocabulary", "experts", "batch")
+KEYS += ("microbatches", "schedule", "zero", "steps", "seed", "lr", "optimizer", "backend")
+REFUSED |= {json.dumps({key: value}): f"{key} " for key in KEYS for value in (-1, "x", None, [1], True)}
+REFUSED |= {json.dumps({key: 0}): f"{key} must be at least 1" for key in KEYS[:10]}
 REFUSE = """
 import json, sys
 from mine import program

@@ -1,4 +1,4 @@
-"""Everything besides model and layout that determines the time of a step: accelerator, software, and shares of peaks.
+"""Everything except model and layout that determines the time of a step: accelerator, software, and shares of peaks.
 
 The shares of data-sheet numbers that real kernels and links reach are the only fitted constants of the time model.
 `python -m shardlab.costs.validation --fit` prints the values below, fitted on all published runs in data/ together. The

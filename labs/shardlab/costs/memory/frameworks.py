@@ -180,7 +180,7 @@ def nccl_bytes(model: Transformer, layout: Layout) -> float:
 def outside_bytes(
     model: Transformer, layout: Layout, allocated: float, counted: Counted = "nvidia-smi", fragments: float = FRAGMENTS
 ) -> float:
-    """Bytes counted besides allocated ones: fragments if "reserved", also NCCL and context if "nvidia-smi"."""
+    """Bytes counted in addition to allocated ones: fragments if "reserved", also NCCL and context if "nvidia-smi"."""
     if counted == "allocated":
         return 0.0
     held = fragments * allocated

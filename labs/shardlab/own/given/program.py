@@ -21,7 +21,7 @@ SCHEDULES |= {"interleaved": partial(zero_bubble.interleaved, num_chunks=2), "du
 DEFAULTS = dict.fromkeys(AXES, 1) | {"layers": 4, "hidden": 32, "heads": 4, "sequence": 32, "vocabulary": 64}
 DEFAULTS |= {"experts": 0, "batch": 16, "microbatches": 2, "schedule": "1f1b", "zero": 0, "steps": 10, "seed": 0}
 DEFAULTS |= {"lr": 0.1, "optimizer": "sgd", "backend": "gloo"}
-CHOICES = {"zero": range(4), "schedule": tuple(SCHEDULES), "optimizer": ("sgd", "adam"), "backend": ("gloo", "nccl")}
+CHOICES = {"zero": (0, 1, 2, 3), "schedule": [*SCHEDULES], "optimizer": ("sgd", "adam"), "backend": ("gloo", "nccl")}
 
 
 @dataclass
