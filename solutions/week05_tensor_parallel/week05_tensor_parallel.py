@@ -617,29 +617,51 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 #
 # ## 9 · Read real code
 #
-# In `megatron-core` 0.16.1, open `mappings.py`, `layers.py` and `cross_entropy.py` of `megatron/core/tensor_parallel`.
-# (`labs/lab02-megatron/setup_environment.sh` installs it, and `%pip show megatron-core` in a cell prints its folder; or
-# read that release on GitHub.) Where are the messages?
+# Megatron-Core's layers run on a CPU, too: `record` starts the installed `megatron-core` in another process and notes
+# each call of `torch.distributed`, and each visit to the two lines that the next cell prints. (To install it:
+# `%pip install megatron-core==0.16.1`.) The model is an embedding, `blocks` MLPs, a head and the loss, all split.
 #
-# 1. `"f"`: which class of `mappings.py` is f? A name.
-# 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.
-# 3. `"order"`: the backward of a column layer, `LinearWithGradAccumulationAndAsyncCommunication`, hides its message.
-#    With `allreduce_dgrad`, in which order do `wait`, `all_reduce` and the product for `grad_weight` happen? A list
-#    of three names.
+# **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; the check runs Megatron for each
+# layout and compares. Each entry earns half a point:
 #
-# One more, ungraded: where does `RowParallelLinear` add its bias? Here, `labs/shardlab/tensor_parallel/` has the same
-# layers, and `docs/one-screen/tensor-parallel.md` shows a whole training step on one screen.
+# 1. `"ranks"`: the global ranks in the group of every call;
+# 2. `"weight"`: the shape of `weight` when the line in `forward` is reached for the **second** time;
+# 3. `"followed"`: after which visits to the line in `backward` does an all-reduce come before the next visit? A list of
+#    numbers, counted from 1;
+# 4. `"calls"`: the shapes of all tensors that are all-reduced in the step, in order.
+#
+# **By hand**, two ranks and one MLP: g of the embedding and of the row layer, three numbers per token, then f of head
+# and column layer, so `"calls"` has 2 + 3 + 2 shapes. The backward visits head, row, column: `"followed"` is `[1, 3]`.
+# With tp = 1, read who asks for the size of the group. *About 8 lines.*
+
+# %%
+from autograder.traces import TensorParallel, places, record
+
+for place in places.LINEAR:
+    print(place.path, place.source(before=1), sep="\n")
+
 
 # %% exercise="week05.reading"
-reading_answers = {"f": None, "loss": None, "order": None}
-### BEGIN SOLUTION
-reading_answers["f"] = "_CopyToModelParallelRegion"
-reading_answers["loss"] = 3
-reading_answers["order"] = ["all_reduce", "grad_weight", "wait"]
-### END SOLUTION
+def predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary):
+    """What Megatron's run shows on this rank: {ranks, weight, followed, calls}."""
+    ### BEGIN SOLUTION
+    first = rank // tp * tp
+    summed = [[s, b, h]] * (1 + blocks) if tp > 1 else []
+    return {
+        "ranks": list(range(first, first + tp)),
+        "weight": [h, f // tp],  # Megatron stores [outputs, inputs]
+        "followed": list(range(1, 2 * blocks + 2, 2)) if tp > 1 else [],
+        "calls": summed + 3 * [[s, b]] + summed,
+    }
+    ### END SOLUTION
 
-# %% check="week05.reading" points=1
-check("week05.reading", reading_answers)
+
+# %% check="week05.reading" points=2
+check("week05.reading", predict_trace)
+
+# %%
+sizes = {"world": 8, "tp": 4, "blocks": 2, "s": 3, "b": 1, "h": 8, "f": 16, "vocabulary": 12}
+print(record(TensorParallel(**sizes), 6, places.LINEAR))
 
 # %% [markdown]
 # ## 10 · Challenge: key heads that two ranks need
