@@ -4,6 +4,7 @@
 has been reached for the second time, which collective comes next?". No student code takes part.
 """
 
+from autograder.traces import places
 from autograder.traces.child import TraceLost, record
 from autograder.traces.layouts import DistributedOptimizer, Experts, Pipeline, SequenceParallel, TensorParallel
 from autograder.traces.trace import Call, Place, Trace, Visit
@@ -19,5 +20,6 @@ __all__ = [
     "Trace",
     "TraceLost",
     "Visit",
+    "places",
     "record",
 ]

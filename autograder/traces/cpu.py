@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 CPU = torch.device("cpu")
 FACTORIES = ("zeros", "ones", "empty", "tensor", "full", "arange")
@@ -46,6 +47,7 @@ def answer_for_cuda() -> None:
     tensor.type = lambda self, *a, **k: (  # the optimizers sort parameters by 'torch.cuda.FloatTensor'
         plain(self, *a, **k) if a or k else plain(self).replace("torch.", "torch.cuda.")
     )
+    dist.all_to_all_single = _with_lists(dist.all_to_all_single)
     setattr(torch, "compile", _uncompiled)  # noqa: B010 - saves seconds of imports, and a trace needs Megatron's lines
     for name in FACTORIES:
         setattr(torch, name, _on_cpu(getattr(torch, name)))
@@ -56,6 +58,17 @@ def _on_cpu(factory: Any) -> Any:
         return factory(*args, device=CPU if "cuda" in str(device) else device, **kwargs)
 
     return make
+
+
+def _with_lists(all_to_all: Any) -> Any:
+    """Gloo wants splits as lists of int; Megatron passes arrays."""
+
+    def call(output: Any, source: Any, **options: Any) -> Any:
+        for name in ("output_split_sizes", "input_split_sizes"):
+            options[name] = None if options[name] is None else [int(size) for size in options[name]]
+        return all_to_all(output, source, **options)
+
+    return call
 
 
 def _uncompiled(function: Any = None, **_: Any) -> Any:

@@ -122,5 +122,13 @@ def _watching(mine: Sequence[tuple[int, int, int]]) -> Callable:
 
 
 def _plain(variables: dict[str, Any]) -> dict[str, Any]:
-    shapes = {name: list(value.shape) for name, value in variables.items() if torch.is_tensor(value)}
-    return shapes | {name: value for name, value in variables.items() if type(value) in (int, bool)}
+    """Shapes of tensors, integers, and the numbers in lists of splits, which Megatron keeps as arrays or tensors."""
+    told: dict[str, Any] = {}
+    for name, value in variables.items():
+        if name.endswith("split_sizes"):
+            told[name] = None if value is None else [int(size) for size in value]
+        elif torch.is_tensor(value):
+            told[name] = list(value.shape)
+        elif type(value) in (int, bool):
+            told[name] = value
+    return told

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from autograder.traces.layouts import DistributedOptimizer, Pipeline, SequenceParallel, TensorParallel
+from autograder.traces.layouts import DistributedOptimizer, Experts, Pipeline, SequenceParallel, TensorParallel
 
 Visits = AbstractContextManager[None]
 MODULES = {
@@ -18,6 +18,7 @@ MODULES = {
     "SequenceParallel": ("tensor_parallel", "transformer"),
     "Pipeline": ("pipeline_parallel", "transformer", "transformer.module"),
     "DistributedOptimizer": ("distributed", "optimizer", "transformer"),
+    "Experts": ("transformer", "transformer.moe.token_dispatcher"),
 }
 
 
@@ -26,6 +27,8 @@ def load(kind: str) -> None:
     warnings.filterwarnings("ignore")
     for name in MODULES[kind]:
         import_module(f"megatron.core.{name}")
+    if kind == "DistributedOptimizer":
+        import_module("torch._dynamo")  # torch.optim imports it at first use, which would be in every rank
 
 
 def _config(h: int, layers: int = 4, **options: Any) -> Any:
@@ -174,9 +177,42 @@ def distributed_optimizer(layout: DistributedOptimizer, visits: Visits) -> None:
             optimizer.step()
 
 
+def experts(layout: Experts, visits: Visits) -> None:
+    """Dispatch, experts that only weight their rows, and combine, forward and backward."""
+    from megatron.core.transformer.moe.moe_utils import get_default_pg_collection
+    from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
+
+    _initialize(ep=layout.world)
+    mine = layout.routes[torch.distributed.get_rank()]
+    config = _config(
+        layout.h,
+        num_moe_experts=layout.experts,
+        moe_router_topk=len(mine[0]),
+        expert_model_parallel_size=layout.world,
+        moe_token_dispatcher_type="alltoall",
+        add_bias_linear=False,
+    )
+    own = layout.experts // layout.world
+    first = torch.distributed.get_rank() * own
+    dispatcher = MoEAlltoAllTokenDispatcher(
+        own, list(range(first, first + own)), config, pg_collection=get_default_pg_collection()
+    )
+    chosen = torch.zeros(len(mine), layout.experts, dtype=torch.bool)
+    for token, experts_of_token in enumerate(mine):
+        chosen[token, list(experts_of_token)] = True
+    weights = (chosen.float() / len(mine[0])).requires_grad_()
+    x = torch.ones(len(mine), 1, layout.h, requires_grad=True)
+    with visits:
+        rows, row_weights = dispatcher.token_dispatch(*dispatcher.dispatch_preprocess(x, chosen, weights))
+        rows, _, row_weights = dispatcher.dispatch_postprocess(rows, row_weights)
+        rows = dispatcher.combine_preprocess(rows * row_weights[:, None])
+        dispatcher.combine_postprocess(dispatcher.token_combine(rows)).sum().backward()
+
+
 RUNS: dict[str, Callable[[Any, Visits], None]] = {
     "TensorParallel": tensor_parallel,
     "SequenceParallel": sequence_parallel,
     "Pipeline": pipeline,
     "DistributedOptimizer": distributed_optimizer,
+    "Experts": experts,
 }

@@ -617,22 +617,20 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 #
 # ## 9 · Read real code
 #
-# Megatron-Core's layers run on a CPU, too: `record` starts the installed `megatron-core` in another process and notes
-# each call of `torch.distributed`, and each visit to the two lines that the next cell prints. (To install it:
-# `%pip install megatron-core==0.16.1`.) The model is an embedding, `blocks` MLPs, a head and the loss, all split.
+# `record` runs the installed Megatron-Core on the CPU (`%pip install megatron-core==0.16.1`) and notes each call of
+# `torch.distributed` and each visit to the two lines below. The model: an embedding, `blocks` MLPs, a head, the loss.
 #
-# **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; the check runs Megatron for each
-# layout and compares. Each entry earns half a point:
+# **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; the check compares it with a run.
+# Each entry earns half a point:
 #
-# 1. `"ranks"`: the global ranks in the group of every call;
-# 2. `"weight"`: the shape of `weight` when the line in `forward` is reached for the **second** time;
-# 3. `"followed"`: after which visits to the line in `backward` does an all-reduce come before the next visit? A list of
-#    numbers, counted from 1;
-# 4. `"calls"`: the shapes of all tensors that are all-reduced in the step, in order.
+# 1. `"ranks"`: the global ranks in each call's group;
+# 2. `"weight"`: its shape when the line in `forward` is reached for the **second** time;
+# 3. `"followed"`: after which visits to the line in `backward`, counted from 1, does a call precede the next visit?
+# 4. `"calls"`: the shapes of all all-reduced tensors, in order.
 #
-# **By hand**, two ranks and one MLP: g of the embedding and of the row layer, three numbers per token, then f of head
-# and column layer, so `"calls"` has 2 + 3 + 2 shapes. The backward visits head, row, column: `"followed"` is `[1, 3]`.
-# With tp = 1, read who asks for the size of the group. *About 8 lines.*
+# **By hand**, two ranks and one MLP: g of embedding and row layer, three numbers per token, f of head and column layer:
+# `"calls"` has 2 + 3 + 2 shapes. The backward visits head, row, column: `"followed"` is `[1, 3]`. With tp = 1, read who
+# asks for the group's size. *About 8 lines.*
 
 # %%
 from autograder.traces import TensorParallel, places, record
