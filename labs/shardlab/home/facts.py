@@ -24,7 +24,7 @@ _TIME = re.compile(r"^\*([^·*\n]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Card:
-    """One week: its subject, its hours, and how much of it is done."""
+    """One week: its subject, its hours, and how much of its core is done; `points` include optional ones."""
 
     label: str  # "week 3"
     topic: str
@@ -62,7 +62,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Home:
-    """All that the home page shows. `next` is None when every check passes."""
+    """All that the home page shows. `next` is None when every check of the core passes."""
 
     cards: Sequence[Card]
     next: Next | None
@@ -92,8 +92,8 @@ def _card(folder: Folder, week: Week) -> Card:
         question=((heading["question"] or "") if heading else "").strip(),
         takes=takes[1].strip() if takes else "",
         href=_href(folder, folder.notebook(week.name)),
-        done=sum(one.is_right for one in week.standings) + _num_written(folder, week),
-        exercises=len(week.standings) + week.num_written,
+        done=sum(one.is_right for one in week.core) + _num_written(folder, week),
+        exercises=len(week.core) + week.num_written,
         points=week.points,
         most=week.most,
         seconds=week.seconds,
@@ -107,9 +107,9 @@ def _cells(folder: Folder, week: str) -> list[NotebookNode]:
 
 
 def _label(week: str) -> str:
-    """Return "week 3" for "week03_zero"."""
-    number = week.partition("_")[0].removeprefix("week")
-    return f"week {int(number)}" if number.isdecimal() else week
+    """Return "week 3" for "week03_zero", and "prerequisites" for "prerequisites"."""
+    kind, number = re.fullmatch(r"(\D*)(\d*)", week.partition("_")[0]).groups()
+    return f"{kind} {int(number)}" if number else kind
 
 
 def _href(folder: Folder, path: Path) -> str:
