@@ -204,8 +204,9 @@ def experts(layout: Experts, visits: Visits) -> None:
     x = torch.ones(len(mine), 1, layout.h, requires_grad=True)
     with visits:
         rows, row_weights = dispatcher.token_dispatch(*dispatcher.dispatch_preprocess(x, chosen, weights))
-        rows, _, row_weights = dispatcher.dispatch_postprocess(rows, row_weights)
-        rows = dispatcher.combine_preprocess(rows * row_weights[:, None])
+        rows, _, weights_of_rows = dispatcher.dispatch_postprocess(rows, row_weights)
+        assert weights_of_rows is not None
+        rows = dispatcher.combine_preprocess(rows * weights_of_rows[:, None])
         dispatcher.combine_postprocess(dispatcher.token_combine(rows)).sum().backward()
 
 

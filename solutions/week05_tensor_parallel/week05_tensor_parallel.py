@@ -617,20 +617,18 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 #
 # ## 9 · Read real code
 #
-# `record` runs the installed Megatron-Core on the CPU (`%pip install megatron-core==0.16.1`) and notes each call of
-# `torch.distributed` and each visit to the two lines below. The model: an embedding, `blocks` MLPs, a head, the loss.
+# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`) and notes all calls, and visits to
+# the lines below. Model: embedding, `blocks` MLPs, head, loss.
 #
-# **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; the check compares it with a run.
-# Each entry earns half a point:
+# **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; a run decides:
 #
-# 1. `"ranks"`: the global ranks in each call's group;
-# 2. `"weight"`: its shape when the line in `forward` is reached for the **second** time;
-# 3. `"followed"`: after which visits to the line in `backward`, counted from 1, does a call precede the next visit?
-# 4. `"calls"`: the shapes of all all-reduced tensors, in order.
+# 1. `"ranks"`: global ranks of each call's group;
+# 2. `"weight"`: its shape at the **second** visit to the line in `forward`;
+# 3. `"followed"`: which visits to the line in `backward` have a call before the next?
+# 4. `"calls"`: the shapes of all-reduced tensors, in order.
 #
-# **By hand**, two ranks and one MLP: g of embedding and row layer, three numbers per token, f of head and column layer:
-# `"calls"` has 2 + 3 + 2 shapes. The backward visits head, row, column: `"followed"` is `[1, 3]`. With tp = 1, read who
-# asks for the group's size. *About 8 lines.*
+# **By hand**, two ranks, one MLP: g of embedding and row layer, three numbers per token, f of head and column layer:
+# 7 shapes. The backward visits head, row, column: `[1, 3]`. *About 8 lines.*
 
 # %%
 from autograder.traces import TensorParallel, places, record
