@@ -566,7 +566,7 @@ check("week03.clip", clip_slices, cases=cases)
 # compares. `widths` such as `[8, 24, 10]` are linear layers 8 → 24 → 10 without biases, all in one bucket. Each entry
 # earns a third of the points:
 #
-# 1. `"message"`: how many numbers a rank gives to the reduce-scatter of the gradients, and how many it gets;
+# 1. `"message"`: how many numbers each rank gives to the reduce-scatter of the gradients, and how many it gets;
 # 2. `"parts"`: how many numbers of each weight are in this rank's slice, in the buffer's order, without zeros;
 # 3. `"calls"`: the names of the calls of the second step, from `zero_grad_buffer` on, such as `"all_reduce"`. With
 #    `overlap`, updated weights are gathered only when a forward needs them.

@@ -510,8 +510,8 @@ def predict_trace(rank, pp, chunks, microbatches, visit):
 check("week08.reading", predict_trace)
 
 # %%
-layout = Pipeline(world=4, tp=1, pp=4, chunks=2, microbatches=8, s=3, b=1, h=8)
-print(record(layout, 1, places.INTERLEAVED))
+layout = Pipeline(world=2, tp=1, pp=2, chunks=2, microbatches=4, s=3, b=1, h=8)
+print(record(layout, 0, places.INTERLEAVED))
 
 # %% [markdown]
 # ## 10 · Challenge: half the memory, little bubble
