@@ -766,21 +766,71 @@ cases += [{"ranks": 1, "numbers": 21}]
 check("week02.one-bit", one_bit_mean, cases=cases)
 
 # %% [markdown]
-# **Try it, not graded: TernGrad's draw.** With a scale of 2, the number 0.5 is sent as 2 in a quarter of all draws
-# and otherwise as 0, so the mean is right. Replace the last line: return scale · sign with probability |number| /
-# scale (`torch.rand_like(flat) < …`), otherwise 0.
+# ### Rounding by chance
+#
+# A small number that is always rounded to 0 is lost. **TernGrad** and **QSGD** round at random (随机量化), so that the
+# mean of many draws is right. Both measure a number in units of scale / levels, its *height*: a height of 2.3 is sent
+# as 3 in 30% of all draws and otherwise as 2, with the number's sign.
+#
+# - **`terngrad(gradient, *, generator)`**: one level; the scale is the largest magnitude.
+# - **`qsgd(gradient, levels, *, generator)`**: the scale is the Euclidean norm √(Σ g²) of the gradient.
+#
+# Both return (scale, codes): the scale as a number, and a tensor of whole numbers from −levels to levels, so that
+# scale · codes / levels is unbiased (无偏). Each number has its own draw, from `generator` alone. The gradient is flat
+# fp32. Gradients of zeros have the scale 0 and codes 0.
+#
+# **`message_bits(num_numbers, levels)`**: 32 bits for the scale, and for each number the fewest whole bits that can
+# tell 2 · levels + 1 codes apart. *About 8 lines in all.*
+#
+# **By hand**: `[3, −4, 0]`. TernGrad has the scale 4: 3 becomes 1 in three of four draws, −4 is always −1, 0 always 0.
+# QSGD with 2 levels has the norm 5 and the heights 1.2, −1.6 and 0: codes 1 or 2, −1 or −2, and 0. Five codes need 3
+# bits each: 41 bits with the scale.
 
 
-# %%
-def terngrad(flat):
-    scale = flat.abs().max()
-    return torch.zeros_like(scale * flat)  # yours
+# %% exercise="week02.stochastic"
+### BEGIN SOLUTION
+def rounded(gradient, scale, levels, generator):
+    height = gradient.abs() / scale.clamp(min=1e-30) * levels
+    codes = gradient.sign() * (height + torch.rand(height.shape, generator=generator)).floor()
+    return scale, codes.to(torch.int8)
 
 
-flat = torch.tensor([2.0, -1.0, 0.5, 0.0])
-draws = torch.stack([terngrad(flat) for _ in range(4000)])
-print(f"values drawn: {draws.unique().tolist()}, at most 3; mean {[round(x, 1) for x in draws.mean(0).tolist()]}")
-print(f"the mean should be {flat.tolist()}, each number within 0.1")
+### END SOLUTION
+def terngrad(gradient, *, generator):
+    """Return the largest magnitude, and a code -1, 0 or 1 for each number."""
+    ### BEGIN SOLUTION
+    return rounded(gradient, gradient.abs().max(), 1, generator)
+    ### END SOLUTION
+
+
+def qsgd(gradient, levels, *, generator):
+    """Return the Euclidean norm, and a code from -levels to levels for each number."""
+    ### BEGIN SOLUTION
+    return rounded(gradient, gradient.norm(), levels, generator)
+    ### END SOLUTION
+
+
+def message_bits(num_numbers, levels):
+    """Bits of a message: a scale of 32 bits, and one code per number."""
+    ### BEGIN SOLUTION
+    return 32 + num_numbers * (2 * levels).bit_length()
+    ### END SOLUTION
+
+
+def drawn(method, arguments, num_draws, seed):
+    """Given: the scales and codes of many messages from one generator, and of the first once more from a new one."""
+    one, again = (torch.Generator().manual_seed(seed) for _ in range(2))
+    quantize = {"terngrad": terngrad, "qsgd": qsgd}[method]
+    messages = [quantize(*arguments, generator=generator) for generator in [one] * num_draws + [again]]
+    scales, codes = zip(*messages, strict=True)
+    return [float(scale) for scale in scales], torch.stack([torch.as_tensor(one) for one in codes])
+
+
+# %% check="week02.stochastic" points=2
+cases = [{"numbers": 10, "part": "terngrad"}, {"bits": 1000, "levels": 1, "part": "terngrad"}]
+cases += [{"numbers": 10, "levels": 4, "part": "qsgd"}, {"numbers": 4, "levels": 7, "zeros": True, "part": "qsgd"}]
+cases += [{"bits": 1000, "levels": 7, "part": "qsgd"}]
+check("week02.stochastic", drawn, message_bits, cases=cases)
 
 # %% [markdown]
 # ### Challenge: a tenth of the bytes, the loss within 1%
