@@ -18,7 +18,7 @@
 #
 # After this week you can
 #
-# - [ ] **build** a ring and a tree all-reduce from send and receive alone;
+# - [ ] **build** a ring all-reduce from send and receive alone (optional: a tree, and one for two nodes);
 # - [ ] **predict** the bytes and seconds of an all-reduce for any number of ranks, and confirm the prediction;
 # - [ ] **read** a hang report and find the line to change.
 #
@@ -440,64 +440,6 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # ranks together* cannot: each number needs N−1 messages to be added up and N−1 more to reach the other ranks, 2(N−1)
 # · S in total. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring no rank sends more than that. A
 # switch (交换机) that can add, such as SHARP's, lets each rank send S only once.
-#
-# | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
-# |---|---|---|---|
-# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages |
-# | binomial tree | 2⌈log₂ N⌉ | ⌈log₂ N⌉ · S | yours above, MPI's reduce and broadcast |
-# | recursive halving-doubling (递归折半倍增) | 2 log₂ N | 2(N−1)/N · S | MPI, long messages |
-# | double binary tree (双二叉树) | ~ 2 log₂ N, pipelined | ~ 2 S | NCCL between nodes |
-# | NVLS (NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 |
-#
-# *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
-# then does the same in reverse. It has the tree's steps and the ring's bytes, for powers of two. *Double binary
-# trees* send half of the tensor through each of two trees; a leaf of one is an inner node of the other.
-#
-# NCCL makes such an estimate for each call (`src/graph/tuning.cc`). It can also choose *NVLS*, where switches add,
-# and *PAT*, a tree for all-gathers. Its protocols (协议) pack bytes: *Simple* for long messages, *LL* and *LL128* for
-# short ones. An NCCL "ring" is several rings, one through each network card.
-#
-# ### Build the tree
-#
-# **`tree_all_reduce(tensor, *, group)`** returns the sum over the group on every rank as a new tensor, for any shape
-# and dtype. Use only `send` and `recv` (or `isend` and `irecv`). On the way up, for `distance` 1, 2, 4, …, a rank at
-# an odd multiple of `distance` sends its sum to `rank - distance`, which adds it to its own. The total then takes the
-# same steps in reverse, largest distance first. *About 14 lines.*
-#
-# **By hand**, ranks 0 to 3 hold 1, 2, 3, 4. Up: 1 sends 2 to 0 (now 3) while 3 sends 4 to 2 (now 7); then 2 sends 7 to
-# 0 (now 10). Down: 0 sends 10 to 2; then 0 to 1, while 2 to 3.
-
-
-# %% exercise="week01.tree-all-reduce"
-def tree_all_reduce(tensor, *, group):
-    """Sum over the group, up a binomial tree to the first rank and down again. Returns a new tensor on every rank."""
-    ### BEGIN SOLUTION
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    total, arriving = tensor.clone(), torch.empty_like(tensor)
-    distances = [2**level for level in range((size - 1).bit_length())]
-    for distance in distances:
-        if rank % (2 * distance) == distance:
-            dist.send(total, group_dst=rank - distance, group=group)
-        elif rank % (2 * distance) == 0 and rank + distance < size:
-            dist.recv(arriving, group_src=rank + distance, group=group)
-            total += arriving
-    for distance in reversed(distances):
-        if rank % (2 * distance) == distance:
-            dist.recv(total, group_src=rank - distance, group=group)
-        elif rank % (2 * distance) == 0 and rank + distance < size:
-            dist.send(total, group_dst=rank + distance, group=group)
-    return total
-    ### END SOLUTION
-
-
-# %% check="week01.tree-all-reduce" points=2
-cases = [
-    {"ranks": 2, "numbers": 3},
-    {"ranks": 4, "numbers": 6, "matrix": True},
-    {"ranks": 6, "numbers": 5, "subgroup": [0, 1, 2, 4, 5], "dtype": "bfloat16"},
-    {"ranks": 1, "numbers": 3},
-]
-check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
 
 # %% [markdown]
 # ## 9 · Predict, then measure
@@ -524,53 +466,37 @@ figures.show(figure, figures.draw_traffic(ax, num_ranks, 4 * num_elements))
 # Equal to the last byte. (This is the package's `collectives.ring_all_reduce`. Once your check passes, use your own
 # `ring_all_reduce`, here and below.) The figure shows all collectives on one axis.
 #
-# **Seconds.** Four ranks share this machine and its cores, so expect noise. We take the slowest rank of each
-# repetition and the best repetition for each size.
-
+# **Seconds.** Four ranks share this machine and its cores, so expect noise. A repetition takes as long as its slowest
+# rank; we keep the fastest of 25 repetitions for each size.
 
 # %%
-def seconds_of(all_reduce, sizes):
-    world, tensors = dist.group.WORLD, [torch.ones(num_bytes // 4) for num_bytes in sizes]
-    calls = [lambda tensor=tensor: all_reduce(tensor, group=world) for tensor in tensors]
-    return torch.tensor([collectives.seconds_of(call, group=world) for call in calls])
-
-
-sizes = [4**k for k in range(6, 13)]
-points = {}
-for name, all_reduce in [("ring", collectives.ring_all_reduce), ("tree", collectives.tree_all_reduce)]:
-    by_rank = torch.stack(shardlab.run(seconds_of, all_reduce, sizes, ranks=4, timeout=60, observe=False))
-    points[name] = list(zip(sizes, by_rank.amax(0).amin(1).tolist(), strict=True))
-    print(name, [f"{1000 * seconds:.2f} ms" for _, seconds in points[name]])
+sizes = [4**k for k in range(6, 13)]  # bytes, from 4 KB to 16 MB
+seconds = shardlab.run(
+    collectives.seconds_by_size, collectives.ring_all_reduce, sizes, ranks=4, timeout=60, observe=False
+)[0]
+ring_points = list(zip(sizes, seconds, strict=True))
+print("ring:", [f"{1000 * one:.2f} ms" for one in seconds])
 
 # %% [markdown]
-# **Fit.** Both algorithms use the same link, so there are two unknowns. A step of the ring has four messages in
-# flight, a step of the tree at most two. With fewer cores than ranks, the ring's messages take turns (`turns`). The
-# first figure shows the residuals (残差), what the model does not explain. Their extremes are the **range to
-# expect**: the best of 25 repetitions falls in it; a single one may take several times as long.
+# **Fit.** Section 8 says what a ring of four should take: 6 messages one after the other, and 1.5 S bytes, so 6 α +
+# 1.5 S β. Only α and β are unknown, and there are seven measurements. A fit (拟合) chooses the two numbers that miss
+# all seven by as little as possible.
 #
-# **Crossover.** The lines of the second figure are the fitted ones, with the ring's messages taking turns; the marks
-# were measured on this machine. Where do ring and tree cross, and why not exactly where the lines cross?
+# **By hand**, 2 ranks: 2 messages and S bytes. 1 MB takes 3 ms, 3 MB take 5 ms. So 2 MB more cost 2 ms: β is 1 ms per
+# MB, or 1/β = 1 GB/s. Of the first 3 ms, 1 is for the bytes; the other 2 are two messages: α = 1 ms.
+#
+# What the model does not explain is a residual (残差), a bar in the figure. The two extremes give the **range to
+# expect**: the best of 25 repetitions falls in it; a single one may take several times as long. If your ranks share
+# cores, they also wait for each other, and your α and β include that.
 
 # %%
-turns = collectives.ranks_per_core(4)
-ring_messages, tree_messages = (costs.traffic.all_reduce_messages(4, name) for name in points)
-ring_bytes = costs.traffic.ring_all_reduce_bytes(4, 1) * turns  # for each byte of the tensor
-samples = [(ring_messages * turns, ring_bytes * size, t) for size, t in points["ring"]]
-samples += [(tree_messages, tree_messages * size, t) for size, t in points["tree"]]
+samples = costs.traffic.all_reduce_samples(4, ring_points)  # (messages, bytes, seconds) of each measurement
 my_link = costs.traffic.fit_alpha_beta(samples)
-print(f"{turns:g} turns; alpha = {1e6 * my_link.alpha:.0f} µs per message, 1/beta = {1e-9 / my_link.beta:.2f} GB/s")
-off = [seconds / (messages * my_link.alpha + sent * my_link.beta) for messages, sent, seconds in samples]
-print(f"a measurement is {min(off):.2f} to {max(off):.2f} times its prediction")
+least, most = costs.traffic.range_to_expect(my_link, samples)
+print(f"alpha = {1e6 * my_link.alpha:.0f} µs per message, 1/beta = {1e-9 / my_link.beta:.2f} GB/s")
+print(f"a measurement is {least:.2f} to {most:.2f} times its prediction")
 figure, ax = figures.new_axes(8, 4)
-names = {ring_messages * turns: "ring", tree_messages: "tree"}
-figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link, names=names))
-
-won = [size for (size, ring), (_, tree) in zip(points["ring"], points["tree"], strict=True) if tree < ring]
-slack = tree_messages - ring_bytes  # extra bytes that the tree sends, in units of S
-limit = (ring_messages * turns - tree_messages) / slack * my_link.alpha / my_link.beta if slack > 0 else float("inf")
-print(f"predicted: the tree wins up to {limit / 1e6:.2f} MB; measured: up to {max(won, default=0) / 1e6:.2f} MB")
-figure, ax = figures.new_axes(8, 4)
-figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, turns=turns, **points))
+figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link, names={6: "ring"}))
 
 # %% [markdown]
 # Now predict what you cannot measure: your link with any N and any S. The range was measured on 4 ranks of one
@@ -580,10 +506,9 @@ figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, turns=turns
 # %% tags=["interactive"]
 @figures.interact(num_ranks=(2, 128), megabytes=[0.01, 1, 100, 14_000])
 def predict(num_ranks=8, megabytes=100):
-    for name in ("ring", "tree"):
-        seconds = costs.traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **my_link._asdict(), algorithm=name)
-        low, high = 1000 * seconds * min(off), 1000 * seconds * max(off)
-        print(f"{name}: {1000 * seconds:,.2f} ms, expect {low:,.2f} to {high:,.2f} ms")
+    seconds = costs.traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **my_link._asdict())
+    milliseconds = [f"{1000 * seconds * times:,.2f} ms" for times in (1, least, most)]
+    print("ring: {}, expect {} to {}".format(*milliseconds))
 
 
 # %% [markdown]
@@ -618,51 +543,7 @@ reading_answers["order"] = ["all_gather", "reduce_scatter"]
 check("week01.reading", reading_answers)
 
 # %% [markdown]
-# ## 11 · Challenge: send as little as possible between nodes
-#
-# Take two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast; the link between nodes is slow. A flat ring 0
-# → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S over each. How much does it help if
-# ranks 0 and 1 first add up inside their node, and each then sends one half of the sum across?
-#
-# **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside
-# the nodes rank 0 gets `4` (1 + 3) and rank 1 `6`, rank 2 `40` and rank 3 `60`. Across, ranks 0 and 2 get `44`, ranks
-# 1 and 3 `66`. Inside again, every rank collects `[44 66]`. Rank 0 sent one number to the other node, S/2.
-
-# %%
-flat, cross = costs.traffic.ring_all_reduce_bytes(4, 1), costs.traffic.hierarchical_all_reduce_cross_bytes(2, 2, 1)
-print(f"a NIC per GPU: the busiest carries {flat} S with a flat ring, {cross} S here: {flat / cross:g} times less")
-print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat / (2 * cross):g} times less")
-
-# %% [markdown]
-# Both are right, for different machines. Two flat rings, one through each NIC (网卡), also share the load, and then
-# only 1.5× is left with one NIC per GPU, too. NCCL does this, and later weeks count this way (`costs.links`).
-#
-# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor,
-# and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other
-# nodes. `node_group` holds the ranks of this node, `cross_group` the ranks at this rank's position in every node.
-# Support any shape, size, dtype, number of nodes, and ranks per node. Your own functions are all you need. *About 6
-# lines.*
-
-
-# %% exercise="week01.hierarchical-all-reduce"
-def hierarchical_all_reduce(tensor, *, node_group, cross_group):
-    """Sum over all ranks of all nodes. Every rank sends at most 2(M-1)/M of its chunk to the other M-1 nodes."""
-    ### BEGIN SOLUTION
-    chunks = tensor.flatten().tensor_split(dist.get_world_size(node_group))
-    node_sum = ring_reduce_scatter(chunks, group=node_group)
-    total = ring_all_reduce(node_sum, group=cross_group)
-    gathered = ring_all_gather(total, [chunk.numel() for chunk in chunks], group=node_group)
-    return torch.cat(gathered).view(tensor.shape)
-    ### END SOLUTION
-
-
-# %% check="week01.hierarchical-all-reduce" points=3
-cases = [{"ranks": 4, "numbers": 8}, {"ranks": 6, "numbers": 250, "ranks_per_node": 3, "matrix": True}]
-cases += [{"ranks": 1, "numbers": 3, "ranks_per_node": 1}]
-check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
-
-# %% [markdown]
-# ## 12 · Interview: 8 → 64 GPUs, does all-reduce time double?
+# ## 11 · Interview: 8 → 64 GPUs, does all-reduce time double?
 #
 # **`eight_to_sixty_four()`** returns the factors by which the bandwidth term (the coefficient of S·β) and the latency
 # term (the coefficient of α) of a ring grow. From 2 to 4 ranks, for example, they go from 1 to 1.5 and from 2 to 6:
@@ -701,7 +582,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 13 · Recap
+# ## 12 · Recap
 #
 # <details><summary>Four ranks all-reduce 1 GB in a ring. What does one rank send?</summary>
 #
@@ -718,7 +599,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # The reduce-scatter. The all-gather comes after the update, with weights instead of gradients: ZeRO, week 3.
 # </details>
 #
-# ## 14 · Take away
+# ## 13 · Take away
 #
 # > **One.** All-Reduce = Reduce-Scatter + All-Gather, 2(N−1)/N · S bytes per rank: nearly independent of N.
 #
@@ -728,7 +609,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # > **Three.** A collective has no name on the wire. Every rank of the group must make the same calls, in the same
 # > order, with the same shapes.
 #
-# ## 15 · Going further
+# ## 14 · Going further
 #
 # - Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in MPICH* (2005). Look for:
 #   the sizes at which they change the algorithm.
@@ -736,6 +617,145 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 #   lower bound of section 8, and where it assumes that ranks do the adding.
 # - NVIDIA/nccl, `src/graph/trees.cc`. Look for: the two trees, drawn in a comment.
 # - Nanotron, *The Ultra-Scale Playbook*, on collectives. Look for: what NCCL adds to the ring.
+
+# %% [markdown]
+# ## Optional · Trees, and fewer bytes between nodes
 #
+# This part is extra credit. It builds two other all-reduces and finds the size at which a tree beats your ring.
+#
+# ### Build the tree
+#
+# **`tree_all_reduce(tensor, *, group)`** returns the sum over the group on every rank as a new tensor, for any shape
+# and dtype. Use only `send` and `recv` (or `isend` and `irecv`). On the way up, for `distance` 1, 2, 4, …, a rank at
+# an odd multiple of `distance` sends its sum to `rank - distance`, which adds it to its own. The total then takes the
+# same steps in reverse, largest distance first. *About 14 lines.*
+#
+# **By hand**, ranks 0 to 3 hold 1, 2, 3, 4. Up: 1 sends 2 to 0 (now 3) while 3 sends 4 to 2 (now 7); then 2 sends 7 to
+# 0 (now 10). Down: 0 sends 10 to 2; then 0 to 1, while 2 to 3.
+
+
+# %% exercise="week01.tree-all-reduce"
+def tree_all_reduce(tensor, *, group):
+    """Sum over the group, up a binomial tree to the first rank and down again. Returns a new tensor on every rank."""
+    ### BEGIN SOLUTION
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    total, arriving = tensor.clone(), torch.empty_like(tensor)
+    distances = [2**level for level in range((size - 1).bit_length())]
+    for distance in distances:
+        if rank % (2 * distance) == distance:
+            dist.send(total, group_dst=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < size:
+            dist.recv(arriving, group_src=rank + distance, group=group)
+            total += arriving
+    for distance in reversed(distances):
+        if rank % (2 * distance) == distance:
+            dist.recv(total, group_src=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < size:
+            dist.send(total, group_dst=rank + distance, group=group)
+    return total
+    ### END SOLUTION
+
+
+# %% check="week01.tree-all-reduce" points=2 optional=true
+cases = [
+    {"ranks": 2, "numbers": 3},
+    {"ranks": 4, "numbers": 6, "matrix": True},
+    {"ranks": 6, "numbers": 5, "subgroup": [0, 1, 2, 4, 5], "dtype": "bfloat16"},
+    {"ranks": 1, "numbers": 3},
+]
+check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
+
+# %% [markdown]
+# ### Where do ring and tree cross?
+#
+# On four ranks a tree has 4 messages one after the other instead of 6, but sends 4 S bytes instead of 1.5 S. **Predict
+# from your α and β:** up to which size does it win?
+#
+# One detail matters on a small machine. In each step of a ring all four ranks send; in a step of a tree at most two
+# do. With two cores, the ring's four messages take 2 *turns* (轮流), and the tree's take one. Your α and β were fitted
+# to the ring, so they include its turns: with t ranks per core, one message of the tree costs α/t and β/t.
+#
+# **By hand**, t = 2, α = 2 ms, β = 2 ms per MB: the ring takes 12 + 3 S ms, the tree 4 + 4 S ms. They cross at S = 8 MB.
+# With one core per rank, t = 1, the tree takes 8 + 8 S ms, and they cross at 0.8 MB.
+
+# %%
+seconds = shardlab.run(
+    collectives.seconds_by_size, collectives.tree_all_reduce, sizes, ranks=4, timeout=60, observe=False
+)[0]
+tree_points = list(zip(sizes, seconds, strict=True))
+turns = collectives.ranks_per_core(4)
+one_turn = costs.traffic.Link(my_link.alpha / turns, my_link.beta / turns)
+figure, ax = figures.new_axes(8, 4)
+words = figures.draw_ring_against_tree(ax, 4, *one_turn, turns=turns, ring=ring_points, tree=tree_points)
+figures.show(figure, words)
+faster = [size for (size, ring), (_, tree) in zip(ring_points, tree_points, strict=True) if tree < ring]
+print(f"measured: the tree wins up to {max(faster, default=0) / 1e6:.2f} MB")
+
+# %% [markdown]
+# The lines are predicted, the marks measured. They cross in different places: the fit saw no tree.
+#
+# ### What libraries use
+#
+# | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
+# |---|---|---|---|
+# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages |
+# | binomial tree | 2⌈log₂ N⌉ | ⌈log₂ N⌉ · S | yours above, MPI's reduce and broadcast |
+# | recursive halving-doubling (递归折半倍增) | 2 log₂ N | 2(N−1)/N · S | MPI, long messages |
+# | double binary tree (双二叉树) | ~ 2 log₂ N, pipelined | ~ 2 S | NCCL between nodes |
+# | NVLS (NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 |
+#
+# *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
+# then does the same in reverse. It has the tree's steps and the ring's bytes, for powers of two. *Double binary
+# trees* send half of the tensor through each of two trees; a leaf of one is an inner node of the other.
+#
+# NCCL makes such an estimate for each call (`src/graph/tuning.cc`). It can also choose *NVLS*, where switches add,
+# and *PAT*, a tree for all-gathers. Its protocols (协议) pack bytes: *Simple* for long messages, *LL* and *LL128* for
+# short ones. An NCCL "ring" is several rings, one through each network card.
+
+# %% [markdown]
+# ### Challenge: send as little as possible between nodes
+#
+# Take two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast; the link between nodes is slow. A flat ring 0
+# → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S over each. How much does it help if
+# ranks 0 and 1 first add up inside their node, and each then sends one half of the sum across?
+#
+# **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside
+# the nodes rank 0 gets `4` (1 + 3) and rank 1 `6`, rank 2 `40` and rank 3 `60`. Across, ranks 0 and 2 get `44`, ranks
+# 1 and 3 `66`. Inside again, every rank collects `[44 66]`. Rank 0 sent one number to the other node, S/2.
+
+# %%
+flat, cross = costs.traffic.ring_all_reduce_bytes(4, 1), costs.traffic.hierarchical_all_reduce_cross_bytes(2, 2, 1)
+print(f"a NIC per GPU: the busiest carries {flat} S with a flat ring, {cross} S here: {flat / cross:g} times less")
+print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat / (2 * cross):g} times less")
+
+# %% [markdown]
+# Both are right, for different machines. Two flat rings, one through each NIC (网卡), also share the load, and then
+# only 1.5× is left with one NIC per GPU, too. NCCL does this, and later weeks count this way (`costs.links`).
+#
+# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor,
+# and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other
+# nodes. `node_group` holds the ranks of this node, `cross_group` the ranks at this rank's position in every node.
+# Support any shape, size, dtype, number of nodes, and ranks per node. Your own functions are all you need. *About 6
+# lines.*
+
+
+# %% exercise="week01.hierarchical-all-reduce"
+def hierarchical_all_reduce(tensor, *, node_group, cross_group):
+    """Sum over all ranks of all nodes. Every rank sends at most 2(M-1)/M of its chunk to the other M-1 nodes."""
+    ### BEGIN SOLUTION
+    chunks = tensor.flatten().tensor_split(dist.get_world_size(node_group))
+    node_sum = ring_reduce_scatter(chunks, group=node_group)
+    total = ring_all_reduce(node_sum, group=cross_group)
+    gathered = ring_all_gather(total, [chunk.numel() for chunk in chunks], group=node_group)
+    return torch.cat(gathered).view(tensor.shape)
+    ### END SOLUTION
+
+
+# %% check="week01.hierarchical-all-reduce" points=3 optional=true
+cases = [{"ranks": 4, "numbers": 8}, {"ranks": 6, "numbers": 250, "ranks_per_node": 3, "matrix": True}]
+cases += [{"ranks": 1, "numbers": 3, "ranks_per_node": 1}]
+check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
+
+# %% [markdown]
 # **An experiment, not graded.** Let N grow in `costs.traffic.tree_ring_crossover_bytes(N, *my_link)`: from which N
 # does the tree win for 1 MB?

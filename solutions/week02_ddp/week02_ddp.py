@@ -20,7 +20,7 @@
 #
 # - [ ] **build** DDP: one broadcast, hooks, buckets, and messages that are sent during the backward;
 # - [ ] **predict** what share of a step is spent waiting, with and without overlap;
-# - [ ] **compress** a gradient to one bit per number or to a tenth of its bytes, and keep the loss.
+# - [ ] optional: **compress** a gradient to one bit per number or to a tenth of its bytes, and keep the loss.
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -566,21 +566,6 @@ figures.show(figure, words)
 # The curves coincide; only the order of the sums differs. Once your check passes, replace `mean_afterwards` by
 # `ddp_backward`: the curve must not change.
 #
-# **Batch size and learning rate.** With b rows on each of N ranks, a step processes N · b rows, and an epoch has N
-# times fewer steps. To make the same progress, the *linear scaling rule* (线性缩放) multiplies the learning rate by
-# N, after a warm-up (预热). **Predict:** half as many steps with twice the batch and twice the learning rate: same
-# loss? For both rates?
-
-# %%
-for lr in (0.05, 0.25):
-    plans = {"30 steps of 8 rows": (30, 8, lr), "15 of 16": (15, 16, lr), "15 of 16, 2 lr": (15, 16, 2 * lr)}
-    ends = {name: shardlab.run(losses, *plan, mean_afterwards, ranks=1)[0][-1] for name, plan in plans.items()}
-    print(f"lr {lr}:", ", ".join(f"{name}: {loss:.2f}" for name, loss in ends.items()))
-
-# %% [markdown]
-# At the small rate the rule holds. At the large rate the first steps overshoot: use a warm-up. Goyal et al. trained
-# ResNet-50 with this rule and batches of up to 8192 images: a rule of thumb, not a law.
-#
 # **Which rank reads which rows.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order.
 # Ten rows cannot be divided evenly among four ranks. **Which row does each rank read last?**
 
@@ -667,7 +652,7 @@ check("week02.unused", average_used, cases=cases)
 # ## 9 · Read real code
 #
 # Open `torch/nn/parallel/distributed.py` and `torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py`. Three
-# questions:
+# questions, and one about a lecture:
 #
 # 1. `"first_bucket"`: buckets have 25 MiB, but the first one is smaller so that it can be sent early. How many
 #    **bytes** may it have? A number.
@@ -675,22 +660,104 @@ check("week02.unused", average_used, cases=cases)
 #    same weights? A name.
 # 3. `"order"`: when a bucket goes through `_compress_hook`, in which order do these four *happen*: `all_reduce`,
 #    `copy_`, `div_`, `to`? A list of names.
+# 4. `"autocast_bytes"`: lecture 18 of EfficientML (MIT 6.5940) says that mixed precision (混合精度) halves what is
+#    sent. Test it: `DistributedDataParallel`, without a hook, wraps a model with fp32 weights, and forward and backward
+#    run under `torch.autocast("cpu", dtype=torch.bfloat16)`. How many bytes does a bucket hold *per parameter*?
+#    By hand: a weight of 8 numbers, of which dtype is its `.grad`? A number.
 
 # %% exercise="week02.reading"
-reading_answers = {"first_bucket": None, "at_the_start": None, "order": None}
+reading_answers = {"first_bucket": None, "at_the_start": None, "order": None, "autocast_bytes": None}
 ### BEGIN SOLUTION
 reading_answers["first_bucket"] = 1024 * 1024  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 reading_answers["at_the_start"] = "_sync_module_states"
 reading_answers["order"] = ["to", "div_", "all_reduce", "copy_"]  # divided first: an fp16 sum could overflow
+reading_answers["autocast_bytes"] = 4  # a gradient has its weight's dtype; only the activations are bf16
 ### END SOLUTION
 
 # %% check="week02.reading" points=1
 check("week02.reading", reading_answers)
 
 # %% [markdown]
-# ## 10 · Fewer bytes
+# ## 10 · Interview: 10 ms of compute, 8 ms of communication: what efficiency?
 #
-# If overlap is not enough, send less. Four ways to encode n numbers:
+# **`ten_and_eight()`** returns two numbers: the efficiency without overlap, and the best that DDP can do, when the
+# whole backward (two thirds of the compute) hides communication. By hand, for 6 and 5 ms: 6/11 and 6/7. *One or two
+# lines; your `efficiency` helps.*
+
+
+# %% exercise="week02.ten-and-eight"
+def ten_and_eight():
+    """Efficiency for 10 ms of compute and 8 ms of communication: (without overlap, with the backward as window)."""
+    ### BEGIN SOLUTION
+    return efficiency(10, 8, 0), efficiency(10, 8, 10 * 2 / 3)
+    ### END SOLUTION
+
+
+# %% check="week02.ten-and-eight" points=1
+check("week02.ten-and-eight", ten_and_eight)
+
+# %% [markdown]
+# Now answer in five to eight sentences: both numbers and where the difference comes from; what *you* measured in
+# section 7 for one and for eight buckets; why it was below the best; three things you would change, the cheapest
+# first; and what bf16 gradients, half of the bytes, would gain here.
+
+# %% [markdown] manual="week02.interview" points=2
+# ### BEGIN SOLUTION
+# Without overlap 10/18 = 56%. With overlap only the backward can hide communication, 6.7 of the 10 ms, since there is
+# no gradient before it; 1.3 ms remain exposed and the best is 10/11.3 = 88%.
+#
+# I measured about 55% with one bucket and about 81% with eight. With eight it stays below 88% because the first
+# bucket is ready only after the first layer of the backward, and until then the link is idle. Smaller first buckets
+# help; buckets that are too small pay α each.
+#
+# First I would check that it overlaps at all (bucket size, an early parameter in the last bucket, a hook that waits).
+# Then I would accumulate microbatches under no_sync: half the communication per sample, for a larger batch. Then bf16
+# gradients, half of the bytes: 4 ms fit behind the backward except for the last bucket. Then a faster link. Top-k or
+# 1-bit would make it a tenth, but 8 ms only need to become 6, and bf16 does that without affecting convergence.
+#
+# Full marks: 56% and 88% with the reason, the student's own numbers, why the last or first bucket costs time, a cheap
+# remedy before an expensive one.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 11 · Recap
+#
+# <details><summary>You double the bucket size. What changes: calls, bytes, exposed time?</summary>
+#
+# Half the calls, the same bytes. Exposed time may go either way: fewer α, but a longer last bucket.
+# </details>
+#
+# <details><summary>Two ranks print the same averaged gradient but save different models. What is missing?</summary>
+#
+# The broadcast of the first rank's weights. With equal gradients, an initial difference never changes.
+# </details>
+#
+# ## 12 · Take away
+#
+# > **One.** DDP is one broadcast at the start and one mean per step: 2(N−1)/N · S bytes per rank, for any buckets.
+#
+# > **Two.** Only the backward hides communication, and the last bucket is always exposed.
+#
+# > **Three.** Every rank makes the same calls in the same order, even for gradients it does not have.
+#
+# ## 13 · Going further
+#
+# - Li et al., *PyTorch Distributed*, arXiv 2006.15704. Look for: why buckets are filled in reverse order (section
+#   3.2), and the bucket size at which their curves have a minimum.
+# - Karimireddy et al., *Error Feedback Fixes SignSGD*, arXiv 1901.09847. Look for: the counterexample where signs
+#   alone never converge. Stich et al., arXiv 1809.07599: top-k with memory, algorithm 1.
+# - Goyal et al., *Accurate, Large Minibatch SGD*, arXiv 1706.02677. Look for: the linear scaling rule, its warm-up,
+#   and the batch size up to which it held. Vogels et al., *PowerSGD*, arXiv 1905.13727: why they wanted linearity.
+# - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: where each
+#   proves that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), came first, from speech
+#   recognition.
+# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on your machine
+#   and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows the whole DDP step on one screen.
+
+# %% [markdown]
+# ## Optional · Fewer bytes
+#
+# This part is extra credit. If overlap is not enough, send less. Four ways to encode n numbers:
 #
 # | | what is sent | bytes | unbiased? |
 # |---|---|---|---|
@@ -760,7 +827,7 @@ def one_bit_mean(gradient, *, group):
     ### END SOLUTION
 
 
-# %% check="week02.one-bit" points=2
+# %% check="week02.one-bit" points=2 optional=true
 cases = [{"ranks": 2, "numbers": 160}, {"ranks": 4, "numbers": 203, "subgroup": [1, 3], "one_sign": 1}]
 cases += [{"ranks": 1, "numbers": 21}]
 check("week02.one-bit", one_bit_mean, cases=cases)
@@ -826,7 +893,7 @@ def drawn(method, arguments, num_draws, seed):
     return [float(scale) for scale in scales], torch.stack([torch.as_tensor(one) for one in codes])
 
 
-# %% check="week02.stochastic" points=2
+# %% check="week02.stochastic" points=2 optional=true
 cases = [{"numbers": 10, "part": "terngrad"}, {"bits": 1000, "levels": 1, "part": "terngrad"}]
 cases += [{"numbers": 10, "levels": 4, "part": "qsgd"}, {"numbers": 4, "levels": 7, "zeros": True, "part": "qsgd"}]
 cases += [{"bits": 1000, "levels": 7, "part": "qsgd"}]
@@ -870,7 +937,7 @@ def compressed_means(gradients, num_kept, *, group):
     ### END SOLUTION
 
 
-# %% check="week02.top-k" points=3
+# %% check="week02.top-k" points=3 optional=true
 cases = [
     {"ranks": 2, "numbers": 100, "num_kept": 5, "steps": 1, "part": "one step"},
     {"ranks": 4, "numbers": 20, "num_kept": 2, "steps": 5, "subgroup": [1, 3], "part": "error feedback"},
@@ -916,81 +983,22 @@ for name, codec in codecs.items():
     print(f"{name}: {plain_sent / sent:.1f} times fewer bytes, loss {loss:.4f} ({loss / plain_loss - 1:+.1%})")
 
 # %% [markdown]
-# ## 11 · Interview: 10 ms of compute, 8 ms of communication: what efficiency?
-#
-# **`ten_and_eight()`** returns two numbers: the efficiency without overlap, and the best that DDP can do, when the
-# whole backward (two thirds of the compute) hides communication. By hand, for 6 and 5 ms: 6/11 and 6/7. *One or two
-# lines; your `efficiency` helps.*
-
-
-# %% exercise="week02.ten-and-eight"
-def ten_and_eight():
-    """Efficiency for 10 ms of compute and 8 ms of communication: (without overlap, with the backward as window)."""
-    ### BEGIN SOLUTION
-    return efficiency(10, 8, 0), efficiency(10, 8, 10 * 2 / 3)
-    ### END SOLUTION
-
-
-# %% check="week02.ten-and-eight" points=1
-check("week02.ten-and-eight", ten_and_eight)
-
-# %% [markdown]
-# Now answer in five to eight sentences: both numbers and where the difference comes from; what *you* measured in
-# section 7 for one and for eight buckets; why it was below the best; three things you would change, the cheapest
-# first; and what compression would gain here.
-
-# %% [markdown] manual="week02.interview" points=2
-# ### BEGIN SOLUTION
-# Without overlap 10/18 = 56%. With overlap only the backward can hide communication, 6.7 of the 10 ms, since there is
-# no gradient before it; 1.3 ms remain exposed and the best is 10/11.3 = 88%.
-#
-# I measured about 55% with one bucket and about 81% with eight. With eight it stays below 88% because the first
-# bucket is ready only after the first layer of the backward, and until then the link is idle. Smaller first buckets
-# help; buckets that are too small pay α each.
-#
-# First I would check that it overlaps at all (bucket size, an early parameter in the last bucket, a hook that waits).
-# Then I would accumulate microbatches under no_sync: half the communication per sample, for a larger batch. Then bf16
-# gradients, half of the bytes: 4 ms fit behind the backward except for the last bucket. Then a faster link. Top-k or
-# 1-bit would make it a tenth, but 8 ms only need to become 6, and bf16 does that without affecting convergence.
-#
-# Full marks: 56% and 88% with the reason, the student's own numbers, why the last or first bucket costs time, a cheap
-# remedy before an expensive one.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 12 · Recap
-#
-# <details><summary>You double the bucket size. What changes: calls, bytes, exposed time?</summary>
-#
-# Half the calls, the same bytes. Exposed time may go either way: fewer α, but a longer last bucket.
-# </details>
-#
-# <details><summary>Two ranks print the same averaged gradient but save different models. What is missing?</summary>
-#
-# The broadcast of the first rank's weights. With equal gradients, an initial difference never changes.
-# </details>
-#
-# ## 13 · Take away
-#
-# > **One.** DDP is one broadcast at the start and one mean per step: 2(N−1)/N · S bytes per rank, for any buckets.
-#
-# > **Two.** Only the backward hides communication, and the last bucket is always exposed.
-#
-# > **Three.** Every rank makes the same calls in the same order, even for gradients it does not have.
-#
-# ## 14 · Going further
-#
-# - Li et al., *PyTorch Distributed*, arXiv 2006.15704. Look for: why buckets are filled in reverse order (section
-#   3.2), and the bucket size at which their curves have a minimum.
-# - Karimireddy et al., *Error Feedback Fixes SignSGD*, arXiv 1901.09847. Look for: the counterexample where signs
-#   alone never converge. Stich et al., arXiv 1809.07599: top-k with memory, algorithm 1.
-# - Goyal et al., *Accurate, Large Minibatch SGD*, arXiv 1706.02677. Look for: the linear scaling rule, its warm-up,
-#   and the batch size up to which it held. Vogels et al., *PowerSGD*, arXiv 1905.13727: why they wanted linearity.
-# - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: where each
-#   proves that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), came first, from speech
-#   recognition.
-# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on your machine
-#   and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows the whole DDP step on one screen.
-#
 # **An experiment, not graded.** `TopK(0.01)` keeps a quarter of what `TopK(0.04)` keeps. At which learning rate does
 # it still train, and why is error feedback like a delay of n/k steps?
+
+# %% [markdown]
+# ### Batch size and learning rate
+#
+# With b rows on each of N ranks, a step processes N · b rows, and an epoch has N times fewer steps. To make the same
+# progress, the *linear scaling rule* (线性缩放) multiplies the learning rate by N, after a warm-up (预热).
+# **Predict:** half as many steps with twice the batch and twice the learning rate: same loss? For both rates?
+
+# %%
+for lr in (0.05, 0.25):
+    plans = {"30 steps of 8 rows": (30, 8, lr), "15 of 16": (15, 16, lr), "15 of 16, 2 lr": (15, 16, 2 * lr)}
+    ends = {name: shardlab.run(losses, *plan, mean_afterwards, ranks=1)[0][-1] for name, plan in plans.items()}
+    print(f"lr {lr}:", ", ".join(f"{name}: {loss:.2f}" for name, loss in ends.items()))
+
+# %% [markdown]
+# At the small rate the rule holds. At the large rate the first steps overshoot: use a warm-up. Goyal et al. trained
+# ResNet-50 with this rule and batches of up to 8192 images: a rule of thumb, not a law.
