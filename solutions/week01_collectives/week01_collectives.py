@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 1 · Collectives (集合通信): how N ranks add up one gradient
 #
-# *2.5 to 3 hours · 2 to 4 ranks, once 6 · no GPU needed*
+# *Core: about 140 minutes; optional: about 40 · 2 to 4 ranks, once 6 · no GPU needed*
 #
 # After this week you can
 #
@@ -76,9 +76,8 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the wo
 # Seven ranks wait for one. Their other links are idle, and a ninth GPU makes things worse. This week you build the
 # ring (环).
 #
-# > **What to expect.** These times are bytes over data-sheet bandwidth: expect more, never less. Latency and
-# > additions take extra time, and no link reaches its data sheet: one user's ring reached 80% of NVLink's. Section 9
-# > fits the model to your machine and prints a range.
+# > **What to expect.** These times are bytes over data-sheet bandwidth: expect more, never less. One user's ring
+# > reached 80% of NVLink's data sheet. Section 9 fits the model to your machine.
 #
 # ### Warm-up: the cost of the naive way
 #
@@ -88,9 +87,8 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the wo
 # **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages rank 0 sends and receives,
 # and how many bytes they contain in total. *About 1 line.*
 #
-# > **Fresh cases.** Grading adds cases. This week they vary the numbers; sizes from 1 (some chunks are then empty) to
-# > 60,000, not always divisible by N; shapes; dtypes (float32, float64, bfloat16, int64); 1 to 6 ranks; and the
-# > group, often a part of the world, such as ranks 1 and 3.
+# > **Fresh cases.** Grading adds cases: other numbers; sizes from 1 (with empty chunks) to 60,000, not always divisible
+# > by N; shapes; float32, float64, bfloat16, int64; 1 to 6 ranks; and groups such as ranks 1 and 3 of four.
 
 
 # %% exercise="week01.naive-bill"
@@ -116,9 +114,8 @@ check("week01.naive-bill", naive_all_reduce_bill, cases=cases)
 # | 1: send the other rank's half, add the half you receive | `[ 11 22 │ · · ]` | `[ · · │ 33 44 ]` |
 # | 2: send the half you finished | `[ 11 22 │ 33 44 ]` | `[ 11 22 │ 33 44 ]` |
 #
-# Each rank sent four numbers. If they all went through rank 0, eight numbers would enter or leave that rank. With
-# four ranks there are four chunks and more steps, but the same two phases: chunks accumulate their sum, then finished
-# chunks go around the ring.
+# Each rank sent four numbers; through rank 0, eight would enter or leave it. With four ranks there are four chunks and
+# more steps, but the same two phases: chunks accumulate their sum, then finished chunks go around the ring.
 
 # %%
 for step in range(3):
@@ -187,8 +184,7 @@ except shardlab.RanksFailed as report:
 #
 # <details><summary>Hint</summary>
 #
-# Either the even rank sends first and the odd rank receives first, or both ranks start both calls before they wait:
-# `work = dist.isend(...)` returns at once, `work.wait()` waits.
+# Start both calls before you wait: `work = dist.isend(...)` returns at once, `work.wait()` waits.
 # </details>
 
 
@@ -214,9 +210,8 @@ cases = [
 check("week01.exchange", exchange, cases=cases)
 
 # %% [markdown]
-# > **Two traps of this transport.** If the receive buffer is larger than the message, only part of it is filled. If
-# > it has another dtype, the bytes are reinterpreted. Neither raises an error. `torch.empty_like` of the right chunk
-# > avoids both.
+# > **Two traps.** A receive buffer larger than the message is only partly filled. With another dtype, the bytes are
+# > reinterpreted. Neither raises an error. `torch.empty_like` of the right chunk avoids both.
 #
 # ## 5 · The first half: reduce-scatter
 #
@@ -309,9 +304,8 @@ check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 # at most 2(N−1) messages. Both functions use only send and receive and leave their inputs unchanged. *About 7 and 4
 # lines.*
 #
-# > **A correction.** Lecture notes (ours included) say "Reduce = Reduce-Scatter + All-Gather". Check which ranks end
-# > up with the result: after a *reduce* one rank holds the sum, after an all-gather all do. The correct statement is
-# > **All-Reduce = Reduce-Scatter + All-Gather**. A reduce can be built from a reduce-scatter and a *gather*.
+# > **A correction.** Lecture notes say "Reduce = Reduce-Scatter + All-Gather". But after a *reduce* one rank holds the
+# > sum, after an all-gather all do: **All-Reduce = Reduce-Scatter + All-Gather**.
 
 
 # %% exercise="week01.ring-all-reduce"
@@ -373,8 +367,8 @@ except shardlab.RanksFailed as report:
 
 # %% [markdown]
 # One rank received a message of the wrong length and crashed, and its peer lost the connection. With NCCL they may
-# hang until a timeout, minutes later. If both tensors had the same shape, you would see no error at all: loss and
-# gradient would be *added to each other*. The report's last line says where the ranks diverge.
+# hang for minutes. If both tensors had the same shape, you would see no error: loss and gradient would be *added to
+# each other*. The report's last line says where the ranks diverge.
 #
 # ### Hang hunt: `average_loss_and_gradient`
 #
@@ -409,8 +403,8 @@ check("week01.same-order", average_loss_and_gradient, cases=cases)
 # - **tree** (树): sums go up a *binomial* tree (二项树) to rank 0: rank 1 sends to 0 and 3 to 2, then 2 to 0. The
 #   total comes back down. That is ⌈log₂ N⌉ levels up and as many down, S bytes each.
 #
-# So the ring sends many small messages, and the tree a few large ones. **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1
-# s per byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) = 36 s. With α = 20 s they take 132 s and 112 s.
+# **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1 s per byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) =
+# 36 s. With α = 20 s they take 132 s and 112 s.
 #
 # **`all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm)`** returns the seconds; `algorithm` is `"ring"` or
 # `"tree"`. *About 5 lines.*
@@ -463,11 +457,11 @@ figure, ax = figures.new_axes(8, 3.6)
 figures.show(figure, figures.draw_traffic(ax, num_ranks, 4 * num_elements))
 
 # %% [markdown]
-# Equal to the last byte. (This is the package's `collectives.ring_all_reduce`. Once your check passes, use your own
-# `ring_all_reduce`, here and below.) The figure shows all collectives on one axis.
+# Equal to the last byte. (Once your check passes, use your own `ring_all_reduce`, here and below.) The figure shows
+# all collectives on one axis.
 #
-# **Seconds.** Four ranks share this machine and its cores, so expect noise. A repetition takes as long as its slowest
-# rank; we keep the fastest of 25 repetitions for each size.
+# **Seconds.** Four ranks share your cores: expect noise. A repetition takes as long as its slowest rank; we keep the
+# fastest of 25 repetitions for each size.
 
 # %%
 sizes = [4**k for k in range(6, 13)]  # bytes, from 4 KB to 16 MB
@@ -478,16 +472,15 @@ ring_points = list(zip(sizes, seconds, strict=True))
 print("ring:", [f"{1000 * one:.2f} ms" for one in seconds])
 
 # %% [markdown]
-# **Fit.** Section 8 says what a ring of four should take: 6 messages one after the other, and 1.5 S bytes, so 6 α +
-# 1.5 S β. Only α and β are unknown, and there are seven measurements. A fit (拟合) chooses the two numbers that miss
-# all seven by as little as possible.
+# **Fit.** By section 8, a ring of four takes 6 α + 1.5 S β. Only α and β are unknown, and there are seven measurements.
+# A fit (拟合) chooses the two numbers that miss all seven by as little as possible.
 #
-# **By hand**, 2 ranks: 2 messages and S bytes. 1 MB takes 3 ms, 3 MB take 5 ms. So 2 MB more cost 2 ms: β is 1 ms per
-# MB, or 1/β = 1 GB/s. Of the first 3 ms, 1 is for the bytes; the other 2 are two messages: α = 1 ms.
+# **By hand**, 2 ranks: 2 α + S β. 1 MB takes 3 ms, 3 MB take 5 ms. So 2 MB more cost 2 ms: β is 1 ms per MB, and 1/β =
+# 1 GB/s. Of the first 3 ms, 1 is for the bytes, and 2 are for two messages: α = 1 ms.
 #
-# What the model does not explain is a residual (残差), a bar in the figure. The two extremes give the **range to
-# expect**: the best of 25 repetitions falls in it; a single one may take several times as long. If your ranks share
-# cores, they also wait for each other, and your α and β include that.
+# What the model does not explain is a residual (残差), a bar in the figure. The largest give the **range to expect**
+# for the best of 25 repetitions; a single one may take several times as long. If your ranks share cores, they wait
+# for each other, and your α and β include that.
 
 # %%
 samples = costs.traffic.all_reduce_samples(4, ring_points)  # (messages, bytes, seconds) of each measurement
@@ -499,8 +492,8 @@ figure, ax = figures.new_axes(8, 4)
 figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link, names={6: "ring"}))
 
 # %% [markdown]
-# Now predict what you cannot measure: your link with any N and any S. The range was measured on 4 ranks of one
-# machine, so trust it less the further you move away.
+# Now predict what you cannot measure: your link with any N and any S. The range comes from 4 ranks: trust it less the
+# further you move away.
 
 
 # %% tags=["interactive"]
@@ -523,13 +516,6 @@ def predict(num_ranks=8, megabytes=100):
 # 3. `"order"`: an activation goes forward and its gradient backward through `_GatherFromSequenceParallelRegion` (with
 #    its default arguments). Which two collectives run, in order? A list of names as in the table of section 3, with
 #    `_` instead of `-`.
-#
-# One more, ungraded, about `torch/distributed/distributed_c10d.py`:
-#
-# <details><summary>What does <code>all_reduce</code> do on a rank that is not in the group it is given?</summary>
-#
-# It warns and returns. Nothing is added and nothing hangs: the tensor stays unreduced. Look for `_rank_not_in_group`.
-# </details>
 
 # %% exercise="week01.reading"
 reading_answers = {"messages": None, "backward_of_copy": None, "order": None}
@@ -589,11 +575,6 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # 2(4−1)/4 · 1 GB, in 2(4−1) messages of a quarter each.
 # </details>
 #
-# <details><summary>Rank 0 waits in a recv from rank 3; all others have returned. Where do you look?</summary>
-#
-# At the number of steps, or at an `if` that only some ranks enter: rank 3 believes that it has sent everything.
-# </details>
-#
 # <details><summary>Each rank updates only its share of the weights. Which half of an all-reduce is enough?</summary>
 #
 # The reduce-scatter. The all-gather comes after the update, with weights instead of gradients: ZeRO, week 3.
@@ -621,7 +602,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # %% [markdown]
 # ## Optional · Trees, and fewer bytes between nodes
 #
-# This part is extra credit. It builds two other all-reduces and finds the size at which a tree beats your ring.
+# This part is extra credit.
 #
 # ### Build the tree
 #
@@ -668,15 +649,14 @@ check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
 # %% [markdown]
 # ### Where do ring and tree cross?
 #
-# On four ranks a tree has 4 messages one after the other instead of 6, but sends 4 S bytes instead of 1.5 S. **Predict
-# from your α and β:** up to which size does it win?
+# On four ranks a tree takes 4 α + 4 S β instead of 6 α + 1.5 S β. **Predict:** up to which size does it win?
 #
 # One detail matters on a small machine. In each step of a ring all four ranks send; in a step of a tree at most two
-# do. With two cores, the ring's four messages take 2 *turns* (轮流), and the tree's take one. Your α and β were fitted
-# to the ring, so they include its turns: with t ranks per core, one message of the tree costs α/t and β/t.
+# do. With two cores, the ring's four messages take 2 *turns* (轮流), the tree's only one. Your α and β were fitted to
+# the ring and include its turns: with t ranks per core, the tree's are α/t and β/t.
 #
-# **By hand**, t = 2, α = 2 ms, β = 2 ms per MB: the ring takes 12 + 3 S ms, the tree 4 + 4 S ms. They cross at S = 8 MB.
-# With one core per rank, t = 1, the tree takes 8 + 8 S ms, and they cross at 0.8 MB.
+# **By hand**, t = 2, α = 2 ms, β = 2 ms per MB: the ring takes 12 + 3 S ms, the tree 4 + 4 S ms. They cross at S = 8
+# MB. With one core per rank, t = 1, the tree takes 8 + 8 S ms, and they cross at 0.8 MB.
 
 # %%
 seconds = shardlab.run(
@@ -705,12 +685,9 @@ print(f"measured: the tree wins up to {max(faster, default=0) / 1e6:.2f} MB")
 # | NVLS (NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 |
 #
 # *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
-# then does the same in reverse. It has the tree's steps and the ring's bytes, for powers of two. *Double binary
-# trees* send half of the tensor through each of two trees; a leaf of one is an inner node of the other.
-#
-# NCCL makes such an estimate for each call (`src/graph/tuning.cc`). It can also choose *NVLS*, where switches add,
-# and *PAT*, a tree for all-gathers. Its protocols (协议) pack bytes: *Simple* for long messages, *LL* and *LL128* for
-# short ones. An NCCL "ring" is several rings, one through each network card.
+# then does the same in reverse, for powers of two. *Double binary trees* send half of the tensor through each of two
+# trees; a leaf of one is an inner node of the other. NCCL estimates seconds for each call (`src/graph/tuning.cc`). It
+# can also choose *NVLS*, where switches add, and *PAT*, a tree for all-gathers.
 
 # %% [markdown]
 # ### Challenge: send as little as possible between nodes
@@ -729,8 +706,8 @@ print(f"a NIC per GPU: the busiest carries {flat} S with a flat ring, {cross} S 
 print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat / (2 * cross):g} times less")
 
 # %% [markdown]
-# Both are right, for different machines. Two flat rings, one through each NIC (网卡), also share the load, and then
-# only 1.5× is left with one NIC per GPU, too. NCCL does this, and later weeks count this way (`costs.links`).
+# Both are right, for different machines. Two flat rings, one through each NIC (网卡), also share the load, as in NCCL;
+# then only 1.5× is left. Later weeks count this way (`costs.links`).
 #
 # **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor,
 # and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other
