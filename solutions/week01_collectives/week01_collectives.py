@@ -476,10 +476,10 @@ print("ring:", [f"{1000 * one:.2f} ms" for one in seconds])
 # A fit (拟合) chooses the two numbers that miss all seven by as little as possible.
 #
 # **By hand**, 2 ranks: 2 α + S β. 1 MB takes 3 ms, 3 MB take 5 ms. So 2 MB more cost 2 ms: β is 1 ms per MB, and 1/β =
-# 1 GB/s. Of the first 3 ms, 1 is for the bytes, and 2 are for two messages: α = 1 ms.
+# 1 GB/s. Then 1 MB costs 1 ms for its bytes and 2 ms for two messages: α = 1 ms.
 #
-# What the model does not explain is a residual (残差), a bar in the figure. The largest give the **range to expect**
-# for the best of 25 repetitions; a single one may take several times as long. If your ranks share cores, they wait
+# A bar in the figure is a residual (残差): measured minus predicted. The largest give the **range to expect** for the
+# best of 25 repetitions; a single one may take several times as long. If your ranks share cores, they wait
 # for each other, and your α and β include that.
 
 # %%

@@ -831,7 +831,7 @@ check("week02.one-bit", one_bit_mean, cases=cases)
 # all zeros, so are scale and codes.
 #
 # **`message_bits(num_numbers, levels)`**: 32 bits for the scale, and for each number the fewest whole bits that can
-# tell 2 · levels + 1 codes apart. *About 8 lines in all.*
+# encode 2 · levels + 1 different codes. *About 8 lines in all.*
 #
 # **By hand**: `[3, −4, 0]`. TernGrad has the scale 4: 3 becomes 1 in three of four draws, −4 is always −1, 0 always 0.
 # QSGD with 2 levels has the norm 5 and the heights 1.2, −1.6 and 0: codes 1 or 2, −1 or −2, and 0. Five codes need 3

@@ -167,7 +167,7 @@ def tree_ring_crossover_bytes(num_ranks: int, alpha: float, beta: float) -> floa
 def all_reduce_samples(
     num_ranks: int, points: Iterable[tuple[float, float]], algorithm: str = "ring"
 ) -> list[tuple[float, float, float]]:
-    """Turn measured (bytes of the tensor, seconds) into (messages, bytes, seconds) of the slowest path, for a fit."""
+    """Turn measured (bytes of the tensor, seconds) into (messages, bytes, seconds) of the slowest path."""
     counted = [(*_all_reduce_steps(num_ranks, num_bytes, algorithm), seconds) for num_bytes, seconds in points]
     return [(messages, messages * bytes_each, seconds) for messages, bytes_each, seconds in counted]
 
