@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 3 · ZeRO (零冗余优化): why should every rank store the same state?
 #
-# *2.5 hours · 2 to 4 ranks, once 8 · no GPU needed*
+# *Core: about 140 minutes; optional: about 80 · 2 to 4 ranks, once 8 · no GPU needed*
 #
 # After this week you can
 #
@@ -60,7 +60,7 @@ from autograder import check
 # > **16 or 18?** The ZeRO paper counts gradients in bf16, 2 bytes: 16 per parameter. A program that sums gradients over
 # > microbatches in float32, as Megatron does, holds 4: 18 per parameter. Both are right, for different programs. **The
 # > course counts 16**, except where a plan has to fit a real GPU and Megatron runs it: 18 in weeks 10, 15 and 16 and in
-# > the planner. A text that counts 18 says so.
+# > the planner.
 
 # %%
 stages = ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
@@ -111,9 +111,8 @@ for num_ranks in (2, 8, 64, 100_000):
     print(f"{num_ranks:6}", *(f"{ddp / held:8.4g}" for held in cut))
 
 # %% [markdown]
-# 4× and 8× are the limits for many ranks, where the slices become negligible and 4 or 2 full bytes remain. With N = 8
-# the factors are smaller. ZeRO-3 divides by N, not by 3N: it splits three parts, each into N. All of this is about
-# model states only; it does not include activations (week 6).
+# 4× and 8× are the limits for many ranks, where 4 or 2 full bytes remain. With N = 8 the factors are smaller. ZeRO-3
+# divides by N, not by 3N: it splits three parts, each into N. Activations (week 6) come on top.
 
 
 # %% tags=["interactive"]
@@ -128,8 +127,7 @@ def memory(billions=7, num_ranks=8):
 # ## 2 · The picture first
 #
 # Two ranks hold the same four weights, and each rank has the gradients from its part of the batch. Rank 0 owns the
-# first half of the weights, rank 1 the second. Only the owner keeps Adam's state for a weight, and only the owner
-# updates it.
+# first half of the weights, rank 1 the second. Only the owner keeps Adam's state for a weight and updates it.
 #
 # | | rank 0 | rank 1 |
 # |---|---|---|
@@ -229,8 +227,7 @@ print(f"bf16 alone: {weight.item()}, a float32 master: {master.item():.4f}, roun
 print("the next number after 1 in bf16:", torch.tensor(1.0).bfloat16().nextafter(torch.tensor(2.0).bfloat16()).item())
 
 # %% [markdown]
-# All hundred updates are lost to rounding (舍入). In float32 they add up, and the bf16 weight is copied from the
-# master after each step.
+# All hundred updates are lost to rounding (舍入). In float32 they add up; the bf16 weight is copied from the master.
 #
 # **Why scale the loss?** bf16 has few digits but the *range* (指数范围) of float32. fp16 has more digits but a narrow
 # range: the smallest number above 0 is 2⁻²⁴, the largest 65504. **Predict:** what happens to a gradient of 10⁻⁸?
@@ -244,8 +241,9 @@ for dtype in (torch.bfloat16, torch.float16):
 # %% [markdown]
 # fp16 rounds it to 0. **Loss scaling** (损失缩放) multiplies the *loss* by a number before the backward. By the chain
 # rule all gradients grow by the same factor, and fewer fall below 2⁻²⁴. Before the update they are divided by it, in
-# float32. If the scale is too large, gradients become infinite, so it is adjusted during training. You build this at
-# the end of section 5. bf16 usually needs no scaling. Its problem is precision, and the master copy solves that.
+# float32. If the scale is too large, gradients become infinite: the step is skipped and the scale is halved. You can
+# build this in the optional part. bf16 usually needs no scaling. Its problem is precision, and the master copy solves
+# that.
 #
 # **Adam as data.** `adam.new_state(weights)` creates the three float32 vectors for some weights, and
 # `adam.update(state, gradient, lr=lr)` updates them in place. The state is a dictionary:
@@ -327,78 +325,6 @@ cases = [case | {"subgroup": [1, 3], "part": "slice"}, case | {"part": "state"}]
 cases += [case | {"numbers": 6_000_001, "part": "memory"}, case | {"part": "step"}]
 cases += [case | {"ranks": 1, "part": part} for part in ("slice", "step")]  # a group of one
 check("week03.zero1", mean_slice, zero1_state, mean_and_step, cases=cases)
-
-# %% [markdown]
-# ### Loss scaling: all ranks skip, or none
-#
-# In fp16 a step begins with a scaled loss. **Dynamic** scaling (动态损失缩放) follows a rule; this one is Apex's
-# (`LossScaler`), and torch's `GradScaler` differs only in that it has no `most`:
-#
-# - an infinity or NaN in the mean gradient: **skip** the step, halve `scale`, set `good` to 0;
-# - otherwise **step** and add 1 to `good`; when it reaches `interval` (2000 in Apex and torch), double `scale`, but
-#   not above `most` (2²⁴ in Apex), and set `good` to 0.
-#
-# With ZeRO the infinity is in *one* rank's slice. If each rank decided alone, that rank would skip and the others
-# would step. The gathered model would have a slice that is a step behind, and the ranks' scales would differ. So the
-# ranks all-reduce one number before they decide: did any of us see one?
-#
-# **By hand**, 2 ranks, scale 2¹⁶, `good` 2, `interval` 3. The scaled gradients of two weights are `[1, 40000]` on
-# rank 0 and `[3, 40000]` on rank 1. All four are finite, but the sum 80000 is above 65504. So rank 0's slice of the
-# mean is `[2]` and rank 1's is `[inf]`. Both skip, with scale 2¹⁵ and `good` 0. Had the second weight had 400 and 600,
-# both would have stepped, with means 2/2¹⁶ and 500/2¹⁶, and ended with scale 2¹⁷ and `good` 0.
-#
-# **`scaled_step(parameters, loss, state, scaler, lr, *, group)`** runs the backward of the scaled `loss`, takes a step
-# of ZeRO-1 on all ranks or on none, updates the dict `scaler`, and leaves no `.grad`. It returns True for a step,
-# False if it is skipped. Use your `mean_slice` and `zero1_step`. A skipped step gathers no weights and changes
-# neither weights nor `state`. *About 13 lines.* `train` is given: its loss is a dot product, so a weight's gradient is
-# its input.
-#
-# **Predict first:** Adam with gradients that nobody divided by the scale takes almost the right step. Why, and what
-# would still be wrong?
-
-
-# %% exercise="week03.loss-scale"
-def scaled_step(parameters, loss, state, scaler, lr, *, group):
-    """One step of ZeRO-1 with a scaled loss, on all ranks or on none. Returns whether it was taken."""
-    ### BEGIN SOLUTION
-    (loss * scaler["scale"]).backward()
-    mean = mean_slice([parameter.grad for parameter in parameters], group=group).float()
-    for parameter in parameters:
-        parameter.grad = None
-    overflow = (~mean.isfinite()).any().float()
-    dist.all_reduce(overflow, dist.ReduceOp.MAX, group=group)
-    if overflow:
-        scaler["scale"], scaler["good"] = scaler["scale"] / 2, 0
-        return False
-    zero1_step(parameters, mean / scaler["scale"], state, lr, group=group)
-    scaler["good"] += 1
-    if scaler["good"] == scaler["interval"]:
-        scaler["scale"], scaler["good"] = min(2 * scaler["scale"], scaler["most"]), 0
-    return True
-    ### END SOLUTION
-
-
-def train(weights, batches, state, scaler, lr, *, group):
-    """Given: one step per batch, with a dot product in float32 as loss. Returns a list of (stepped, scale after it)."""
-    leaves, history = [weight.detach().requires_grad_() for weight in weights], []
-    for batch in batches:
-        loss = sum((leaf.float() * x).sum() for leaf, x in zip(leaves, batch, strict=True))
-        stepped = scaled_step(leaves, loss, state, scaler, lr, group=group)
-        history.append((stepped, scaler["scale"]))
-    return history
-
-
-# %% check="week03.loss-scale" points=3
-case = {"ranks": 2, "numbers": 9, "power": 16, "good": 1, "interval": 2}  # the scale is 2 to this power
-cases = [{"ranks": 2, "numbers": 5, "power": 16, "good": 0, "interval": 3, "steps": ["good", "one"]}]
-cases += [{"ranks": 4, "numbers": 41, "power": 16, "good": 2, "interval": 3, "steps": ["good", "good", "sum"]}]
-cases += [case | {"power": 24, "steps": ["good"]}, case | {"ranks": 1, "steps": ["good", "one", "good"]}]
-check("week03.loss-scale", train, cases=cases)
-
-# %% [markdown]
-# > Adam divides the mean of the gradients by their root mean square, so a constant factor cancels, except for `eps`.
-# > But momentum and variance would be wrong by the factor and its square, and when the scale halves, the new gradients
-# > would count half as much as the old. A clip to norm 1 (section 8) would be wrong at once.
 
 # %% [markdown]
 # ## 6 · ZeRO-2: send each gradient when it is ready
@@ -500,10 +426,9 @@ check("week03.zero2", mean_square_backward, cases=[values, memory, alone])
 # %% [markdown]
 # ## 7 · Predict, then measure
 #
-# The package's `Zero1` and `Zero2` train a small bf16 GPT for two steps on four ranks. For comparison, the same model
-# trains on one rank, where nothing is split, so it holds what a DDP rank would. Each `held` line has three numbers:
-# weights, gradients, and optimizer state. Which of them change with the stage, and to what? `sent` counts the bytes
-# of one step.
+# The package's `Zero1` and `Zero2` train a small bf16 GPT for two steps on four ranks, and on one rank, which holds
+# what a DDP rank would. Each `held` line has three numbers: weights, gradients, and optimizer state. Which of them
+# change with the stage, and to what? `sent` counts the bytes of one step.
 
 
 # %%
@@ -557,8 +482,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
 # > **What the meter counts.** A reduce-scatter is booked with the bytes of a ring, which is how it runs between GPUs.
-# > The CPU backend gloo implements it as an all-reduce and discards the rest: same result, more packets. The library
-# > chooses the algorithm; your job is to *ask* for no more than a slice.
+# > The CPU backend gloo runs an all-reduce and discards the rest. Your job is to *ask* for no more than a slice.
 #
 # ## 8 · Bug hunt: three, four, and not five
 #
@@ -580,8 +504,7 @@ print(shardlab.run(clip_as_found, slices, 1.0, ranks=2))
 
 # %% [markdown]
 # There is no exception, and the loss still falls. The whole gradient was `[3, 0, 4, 0]`, with norm √(9 + 16) = 5, and
-# should have become `[0.6, 0, 0.8, 0]`. It became `[1, 0, 1, 0]` instead, which has a different direction and is
-# still too long. More ranks make it worse.
+# should have become `[0.6, 0, 0.8, 0]`. It became `[1, 0, 1, 0]`: another direction, and still too long.
 #
 # **`clip_slices(gradients, max_norm, *, group)`** returns the norm of all ranks' slices together and scales this
 # rank's `gradients`, a list of tensors, in place. Compute squares in float32. A rank may hold no slice at all. If the
@@ -716,16 +639,86 @@ check("week03.two-gpus", hundred_million_on_two)
 # - Rajbhandari and others, *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, arXiv 1910.02054.
 #   Look for: figure 1, with a 7.5B model on 64 GPUs. Which of its factors are limits?
 # - Micikevicius and others, *Mixed Precision Training*, arXiv 1710.03740. Look for: the share of updates that fp16
-#   would lose, and the histogram of gradients that shows why the loss is scaled. Does bf16 need that?
-# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size`, which sets how much is sent in one message, like a
-#   layer in the optional challenge; `overlap_comm`, which overlaps that message with the backward.
+#   would lose, and the histogram of gradients that shows why the loss is scaled.
+# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size`, how much is sent in one message; `overlap_comm`, which
+#   overlaps it with the backward.
 # - **Labs 1 and 3**: `labs/README.md` says how to run `memory_calculator.py`, and ZeRO's stages 1 and 2 on a small GPT,
 #   with predicted and measured bytes side by side.
 
 # %% [markdown]
-# ## Optional · What fits, and one message per layer
+# ## Optional · Loss scaling, what fits, and tied weights
 #
 # Everything from here on is extra credit.
+#
+# ### Loss scaling: all ranks skip, or none
+#
+# A step in fp16 begins with a scaled loss (section 4). **Dynamic** scaling (动态损失缩放) follows a rule. This one is
+# that of Apex's `LossScaler`; torch's `GradScaler` has no `most`:
+#
+# - an infinity or NaN in the mean gradient: **skip** the step, halve `scale`, set `good` to 0;
+# - otherwise **step** and add 1 to `good`; when it reaches `interval` (2000 in Apex and torch), double `scale`, but
+#   not above `most` (2²⁴ in Apex), and set `good` to 0.
+#
+# With ZeRO the infinity is in *one* rank's slice. If each rank decided alone, that rank would skip and the others
+# would step: a model with a slice that is a step behind, and scales that differ. So the ranks all-reduce one number
+# before they decide: did any of us see one?
+#
+# **By hand**, 2 ranks, scale 2¹⁶, `good` 2, `interval` 3. The scaled gradients of two weights are `[1, 40000]` on
+# rank 0 and `[3, 40000]` on rank 1. All four are finite, but the sum 80000 is above 65504. So rank 0's slice of the
+# mean is `[2]` and rank 1's is `[inf]`. Both skip, with scale 2¹⁵ and `good` 0. Had the second weight had 400 and 600,
+# both would have stepped, with means 2/2¹⁶ and 500/2¹⁶, and ended with scale 2¹⁷ and `good` 0.
+#
+# **`scaled_step(parameters, loss, state, scaler, lr, *, group)`** runs the backward of the scaled `loss`, takes a step
+# of ZeRO-1 on all ranks or on none, updates the dict `scaler`, and leaves no `.grad`. It returns True for a step,
+# False if it is skipped. Use your `mean_slice` and `zero1_step`. A skipped step gathers no weights and changes
+# neither weights nor `state`. *About 13 lines.* `train` is given: its loss is a dot product, so a weight's gradient is
+# its input.
+#
+# **Predict first:** Adam with gradients that nobody divided by the scale takes almost the right step. Why, and what
+# would still be wrong?
+
+
+# %% exercise="week03.loss-scale"
+def scaled_step(parameters, loss, state, scaler, lr, *, group):
+    """One step of ZeRO-1 with a scaled loss, on all ranks or on none. Returns whether it was taken."""
+    ### BEGIN SOLUTION
+    (loss * scaler["scale"]).backward()
+    mean = mean_slice([parameter.grad for parameter in parameters], group=group).float()
+    for parameter in parameters:
+        parameter.grad = None
+    overflow = (~mean.isfinite()).any().float()
+    dist.all_reduce(overflow, dist.ReduceOp.MAX, group=group)
+    if overflow:
+        scaler["scale"], scaler["good"] = scaler["scale"] / 2, 0
+        return False
+    zero1_step(parameters, mean / scaler["scale"], state, lr, group=group)
+    scaler["good"] += 1
+    if scaler["good"] == scaler["interval"]:
+        scaler["scale"], scaler["good"] = min(2 * scaler["scale"], scaler["most"]), 0
+    return True
+    ### END SOLUTION
+
+
+def train(weights, batches, state, scaler, lr, *, group):
+    """Given: one step per batch, with a dot product in float32 as loss. Returns a list of (stepped, scale after it)."""
+    leaves, history = [weight.detach().requires_grad_() for weight in weights], []
+    for batch in batches:
+        loss = sum((leaf.float() * x).sum() for leaf, x in zip(leaves, batch, strict=True))
+        stepped = scaled_step(leaves, loss, state, scaler, lr, group=group)
+        history.append((stepped, scaler["scale"]))
+    return history
+
+
+# %% check="week03.loss-scale" points=3
+case = {"ranks": 2, "numbers": 9, "power": 16, "good": 1, "interval": 2}  # the scale is 2 to this power
+cases = [{"ranks": 2, "numbers": 5, "power": 16, "good": 0, "interval": 3, "steps": ["good", "one"]}]
+cases += [{"ranks": 4, "numbers": 41, "power": 16, "good": 2, "interval": 3, "steps": ["good", "good", "sum"]}]
+cases += [case | {"power": 24, "steps": ["good"]}, case | {"ranks": 1, "steps": ["good", "one", "good"]}]
+check("week03.loss-scale", train, cases=cases)
+
+# %% [markdown]
+# > Adam divides a mean of gradients by their root mean square, so a constant factor nearly cancels. But when the scale
+# > changes, old and new gradients in the state no longer match, and a clip to norm 1 (section 8) is wrong at once.
 #
 # ### What fits: the choices of a tutorial
 #
@@ -759,9 +752,8 @@ cases += [{"num_parameters": 10**10, "num_ranks": 32, "memory_bytes": 32 * 10**9
 check("week03.smallest-stage", smallest_stage, cases=cases)
 
 # %% [markdown]
-# The states of the small model, 24 GB, would fit without ZeRO. Since the tutorial's run failed, its activations,
-# buffers and fragments took more than the 8 GB that were left. For the large one, stage 1 needs 43.75 GB and stage 2
-# needs 24.375 GB: the tutorial's choice is the smallest stage that fits.
+# The states of the small model, 24 GB, would fit without ZeRO, so the rest must have taken more than 8 GB. The large
+# one needs 43.75 GB in stage 1 and 24.375 GB in stage 2: the tutorial chose the smallest stage that fits.
 #
 # ### Challenge: tied weights, one message per layer
 #
@@ -814,5 +806,5 @@ memory = {"ranks": 8, "model": [1000, 192, 28], "part": "memory"}  # vocabulary,
 check("week03.tied", zero2_by_layer, cases=[values, memory])
 
 # %% [markdown]
-# **An experiment, not graded.** Train the GPT of section 7 for 200 steps with and without
-# `master_dtype=torch.float32`, at `lr=1e-4`. Where do the two losses diverge, and why there?
+# **An experiment, not graded.** Train section 7's GPT for 200 steps with and without `master_dtype=torch.float32`, at
+# `lr=1e-4`. Where do the two losses diverge, and why there?
