@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 3 · ZeRO (零冗余优化): why should every rank store the same state?
 #
-# *Core: about 140 minutes; optional: about 80 · 2 to 4 ranks, once 8 · no GPU needed*
+# *Core: about 140 minutes; optional: about 70 · 2 to 4 ranks, once 8 · no GPU needed*
 #
 # After this week you can
 #
@@ -709,7 +709,7 @@ def train(weights, batches, state, scaler, lr, *, group):
     return history
 
 
-# %% check="week03.loss-scale" points=3
+# %% check="week03.loss-scale" points=3 optional=true
 case = {"ranks": 2, "numbers": 9, "power": 16, "good": 1, "interval": 2}  # the scale is 2 to this power
 cases = [{"ranks": 2, "numbers": 5, "power": 16, "good": 0, "interval": 3, "steps": ["good", "one"]}]
 cases += [{"ranks": 4, "numbers": 41, "power": 16, "good": 2, "interval": 3, "steps": ["good", "good", "sum"]}]
@@ -745,7 +745,7 @@ def smallest_stage(num_parameters, num_ranks, memory_bytes, other_bytes):
     ### END SOLUTION
 
 
-# %% check="week03.smallest-stage" points=1
+# %% check="week03.smallest-stage" points=1 optional=true
 small = {"num_parameters": 1_500_000_000, "num_ranks": 8, "memory_bytes": 32_000_000_000}
 cases = [small | {"other_bytes": other} for other in (0, 10_000_000_000)]
 cases += [{"num_parameters": 10**10, "num_ranks": 32, "memory_bytes": 32 * 10**9, "other_bytes": 0}]
@@ -800,7 +800,7 @@ def zero2_by_layer(model, tokens, *, group):
     ### END SOLUTION
 
 
-# %% check="week03.tied" points=3
+# %% check="week03.tied" points=3 optional=true
 values = {"ranks": 4, "model": [11, 3, 2], "subgroup": [0, 2, 3], "calls": 2, "part": "slices"}
 memory = {"ranks": 8, "model": [1000, 192, 28], "part": "memory"}  # vocabulary, width, number of blocks
 check("week03.tied", zero2_by_layer, cases=[values, memory])

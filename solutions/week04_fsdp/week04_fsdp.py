@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 4 · FSDP and ZeRO-3 (全切片数据并行): gather, use, free
 #
-# *Core: about 150 minutes; optional: about 80 · 2 to 4 ranks · no GPU needed*
+# *Core: about 150 minutes; optional: about 50 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -70,8 +70,8 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 #
 # ### Warm-up: how many times smaller?
 #
-# > **A correction.** Lecture notes (ours included) say "ZeRO-3 saves about 3N×". It saves **N×**: 16P becomes 16P/N
-# > (16 bytes as in week 3). And it shrinks only the *model states*: activations (激活) stay as large as before.
+# > **A correction.** Lecture notes (ours included) say "ZeRO-3 saves about 3N×". It saves **N×**: 16P becomes 16P/N.
+# > And it shrinks only the *model states*: activations (激活) stay as large as before.
 #
 # **`zero3_saves(num_parameters, num_ranks, activation_bytes)`** returns two ratios of DDP to ZeRO-3: one for the
 # model states, and one for states and activations together. By hand, with 100 parameters, 4 ranks, and 400 bytes of
@@ -201,8 +201,7 @@ check("week04.plan", gather_plan, cases=cases)
 # %% [markdown]
 # ## 5 · Gather, use, free on real ranks
 #
-# Two helpers are given. `mine.zero` is what you wrote in week 3; its `mean_slice` pads a gradient and reduce-scatters
-# it.
+# Two helpers are given. `mine.zero` is what you wrote in week 3.
 
 
 # %%
@@ -349,7 +348,7 @@ figures.show(figure, figures.draw_bars(ax, wraps, title="One unit for the model 
 # The prediction of the bytes is exact. **One unit around the whole model frees nothing when it matters**: it is
 # gathered before the first layer and freed after the last. The loss is right, the slices are small, but the peak is
 # that of ZeRO-2. This is what `FSDP(model)` does without a wrapping policy, and `fully_shard(model)` without a call for
-# each block. (The package also frees the last unit and gathers it again; your plan saves that gather.)
+# each block.
 #
 # ## 7 · A weight that two units share
 #
@@ -635,8 +634,7 @@ check("week04.ethernet", seconds_a_step, cases=cases)
 #
 # <details><summary>You accumulate gradients over 8 microbatches. What does ZeRO-3 send, and DDP?</summary>
 #
-# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions if it keeps no full gradients. DDP
-# all-reduces once, at the end.
+# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions. DDP all-reduces once, at the end.
 # </details>
 #
 # <details><summary>FSDP runs out of memory at the first forward, though 16P/N fits easily. Where do you look?</summary>
@@ -674,10 +672,10 @@ check("week04.ethernet", seconds_a_step, cases=cases)
 # it says, a rank has no more than 20 whole layers at any time. Is that so?
 #
 # **`most_gathered(unit_sizes, prefetch)`** returns the most numbers that are gathered at once by section 4's plan.
-# `unit_sizes` are the units' parameters. *About 3 lines.*
+# *About 3 lines.*
 #
-# **By hand**, units of 3, 1 and 4, prefetch 1. The passes are 3 1 4 4 1 3. The window of the second pass holds 1 + 4 =
-# 5, that of the third only 4, since both passes are of the same unit. The answer is 5.
+# **By hand**, units of 3, 1 and 4, prefetch 1. The passes are 3 1 4 4 1 3. The window of the second holds 1 + 4 = 5,
+# that of the third only 4: both its passes are of one unit. The answer is 5.
 
 
 # %% exercise="week04.most-gathered"
@@ -690,13 +688,13 @@ def most_gathered(unit_sizes, prefetch):
     ### END SOLUTION
 
 
-# %% check="week04.most-gathered" points=1
+# %% check="week04.most-gathered" points=1 optional=true
 cases = [{"unit_sizes": [100], "prefetch": 0}, {"unit_sizes": [3, 1, 4], "prefetch": 1}]
 cases += [{"unit_sizes": [20] * 5, "prefetch": prefetch} for prefetch in (0, 1)]
 check("week04.most-gathered", most_gathered, cases=cases)
 
 # %% [markdown]
-# The claim holds without prefetch. But that FSDP's default, `BACKWARD_PRE`, gathers the next unit before it computes
+# The claim holds without prefetch. But FSDP's default, `BACKWARD_PRE`, gathers the next unit before it computes
 # the gradients of the current one: 40 layers in the backward.
 #
 # ### Pay with seconds: offload
@@ -730,13 +728,13 @@ def offload_step(num_parameters, backward_seconds, link, adam):
     ### END SOLUTION
 
 
-# %% check="week04.offload" points=2
+# %% check="week04.offload" points=2 optional=true
 cases = [{"num_parameters": [4, 4], "backward_seconds": [1.0, 1.0], "link": 8.0, "adam": 4.0}]
 layers = {"num_parameters": [100, 400, 100], "backward_seconds": [1.0, 2.0, 0.5]}
 check("week04.offload", offload_step, cases=[*cases, layers | {"link": 400.0, "adam": 100.0}])
 
 # %% [markdown]
-# **Predict, then measure.** The same four layers over three emulated host links. Which part sets the time of each?
+# **Predict, then measure** four layers over emulated links. Which part sets the time of each?
 
 # %%
 layers, seconds = [10**6] * 4, [0.05] * 4
@@ -789,7 +787,7 @@ def reading_plan(unit_sizes, num_files, num_ranks, rank):
     ### END SOLUTION
 
 
-# %% check="week04.reshard" points=3
+# %% check="week04.reshard" points=3 optional=true
 files = {"num_files": 4, "num_ranks": 2}
 cases = [files | {"unit_sizes": sizes, "rank": rank} for sizes in ([10, 6], [9]) for rank in (0, 1)]
 check("week04.reshard", reading_plan, cases=cases)
