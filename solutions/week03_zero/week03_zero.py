@@ -427,7 +427,7 @@ check("week03.zero2", mean_square_backward, cases=[values, memory, alone])
 # ## 7 · Predict, then measure
 #
 # The package's `Zero1` and `Zero2` train a small bf16 GPT for two steps on four ranks, and on one rank, which holds
-# what a DDP rank would. Each `held` line has three numbers: weights, gradients, and optimizer state. Which of them
+# as much as a rank of DDP. Each `held` line has three numbers: weights, gradients, and optimizer state. Which of them
 # change with the stage, and to what? `sent` counts the bytes of one step.
 
 
