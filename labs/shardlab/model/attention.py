@@ -100,6 +100,10 @@ def rotated(x_BASD: Tensor, angles_SD: Tensor) -> Tensor:
     """
     if angles_SD.dim() == 3:
         angles_SD = angles_SD.unsqueeze(1)
-    cos, sin = angles_SD.cos().to(x_BASD.dtype), angles_SD.sin().to(x_BASD.dtype)
-    first, second = x_BASD.chunk(2, dim=-1)
+    return turned(x_BASD, angles_SD.cos().to(x_BASD.dtype), angles_SD.sin().to(x_BASD.dtype))
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate the last dimension with cosines and sines that were computed before, for example once for all layers."""
+    first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
