@@ -95,8 +95,8 @@ def modern_layer_bytes(s, b, h, a, k, d, f):
 #  def modern_layer_bytes(s, b, h, a, k, d, f):
 # +    b = 1
 
-# %% right_measured
-"""Different: builds a tiny layer's tensors on the meta device, and adds up what autograd saves and the kernel's parts."""
+# %% right_with_empty_tensors
+"""Different: the bytes of empty tensors on the meta device."""
 
 import torch
 
@@ -110,7 +110,7 @@ def modern_layer_bytes(s, b, h, a, k, d, f):
     return [norms, 2 * empty(b, s, h), heads, 4 * empty(b, s, f)]
 
 
-# %% norms_without_their_inputs of="right_measured"
+# %% norms_without_their_inputs of="right_with_empty_tensors"
 """Wrong: thinks that a norm's backward needs only its output."""
 
 # -    norms = 2 * (empty(b, s, h) + empty(b, s, each=torch.float32))
