@@ -691,8 +691,8 @@ def layer_of_530b():
 check("week06.530b", layer_of_530b)
 
 # %% [markdown]
-# Your sixth number is the first row's: MT-NLG counts the repeated forward as work. **What share of an A100's peak, 312,
-# remains without it?**
+# Your sixth number is the first row's, so MT-NLG counts the repeated forward as work. (The second row would round to
+# 120.) **What share of an A100's peak, 312, remains without it?**
 #
 # Which of the percentages in the abstract of 2205.05198 hold? A fifth of the memory, over 90% less time for
 # recomputation, and for this model on 2,240 A100 a utilization of 54.2%, "29% faster" than 42.1% with full
@@ -730,7 +730,8 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 #
 # It costs 4bs²h of 3 · (24bsh² + 4bs²h), 0.55%, where full recomputation costs a third: 98% less, so the abstract's
 # "over 90%" of *time* is plausible, since time is more than FLOPs. 54.2/42.1 is 1.287, "29% faster"; FLOPs alone
-# would allow 1.326. The README's 57.0/56.0 is 1.018, but the derivation gives 1.0055. Either the README counts more
+# would allow 1.326. MT-NLG's 126 teraFLOP/s count the second forward: without it they are 94, 30% of the peak. The
+# README's 57.0/56.0 is 1.018, but the derivation gives 1.0055. Either the README counts more
 # than the attention core's forward as recomputed (its forward and backward together would give 1.016), or something
 # else differs.
 #

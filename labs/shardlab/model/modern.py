@@ -65,7 +65,7 @@ class ModernBlock(nn.Module):
     def forward(self, x_BSH: Tensor, cos_SD: Tensor, sin_SD: Tensor) -> Tensor:
         """cos_SD and sin_SD, [S, D/2], are the same for all layers.
 
-        Positions stay before heads in memory. The kernel lays out its output like the queries, and otherwise the
+        In memory, positions come before heads. The kernel orders its output like the queries; with heads first, the
         projection would need, and save, a copy in another order.
         """
         y_BSH, tables = self.norm_1(x_BSH), (cos_SD.unsqueeze(1), sin_SD.unsqueeze(1))
