@@ -435,10 +435,10 @@ for name, finish in {"nothing": nothing, "averaged": averaged}.items():
 
 # %% [markdown]
 # Neither loss looks wrong; both are even lower. Comparing ranks reveals copies that drift apart. Only a comparison with
-# one process reveals the mean: the norms learn t times too slowly, which Adam hides. Real cases: [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446), where
-# four ranks print 0.00299, 0.00298, 0.00303 and 0.00191 for the same number;
-# [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257), without the sum, and
-# [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259), which turns a mean into a sum.
+# one process reveals the mean: the norms learn t times too slowly, which Adam hides. Real cases:
+# [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446), where four ranks print 0.00299, 0.00298,
+# 0.00303 and 0.00191 for the same number; [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257), without
+# the sum; and [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259), which turns a mean into a sum.
 #
 # **The opposite mistake** is in [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding B1:
 # after a gather, every rank does *the same* work. Each then already has the full gradient, and the reduce-scatter in

@@ -50,7 +50,10 @@ class RMSNorm(nn.Module):
 
 
 class ModernBlock(nn.Module):
-    """The layer, with the sizes of a `Transformer` of the cost model. Its formula: `costs.modern_layer_tensors`."""
+    """The layer, with the sizes of a `Transformer` of the cost model.
+
+    `costs.memory.activations.modern_layer_tensors` lists what it keeps for its backward.
+    """
 
     def __init__(self, sizes: Transformer) -> None:
         super().__init__()

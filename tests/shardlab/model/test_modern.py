@@ -6,7 +6,7 @@ from shardlab import meter
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory.activations import modern_layer_tensors
 from shardlab.costs.models.model import Transformer
-from shardlab.model.attention import angles, rotated
+from shardlab.model.attention import angles, rotated, turns_of
 from shardlab.model.modern import ModernBlock, RMSNorm
 
 SIZES = {  # hidden, heads, kv_heads, width of a head, ffn, sequence
@@ -23,8 +23,7 @@ def transformer(hidden, heads, kv_heads, width, ffn, sequence):
 
 def kept(model, batch):
     block = ModernBlock(model).bfloat16()
-    turns = angles(torch.arange(model.sequence), block.head_dim)
-    tables = turns.cos().bfloat16(), turns.sin().bfloat16()
+    tables = turns_of(angles(torch.arange(model.sequence), block.head_dim), torch.bfloat16)
     x = torch.randn(batch, model.sequence, model.hidden).bfloat16().requires_grad_()
     with meter.saved([*block.parameters(), *tables]) as saved:
         y = block(x, *tables)
@@ -54,7 +53,7 @@ def test_attention_of_the_layer_is_that_of_the_models_other_layers():
     half = x + attention
     normed = block.norm_2(half)
     due = half + block.down(torch.nn.functional.silu(block.gate(normed)) * block.up(normed))
-    torch.testing.assert_close(block(x, turns.cos(), turns.sin()), due)
+    torch.testing.assert_close(block(x, *turns_of(turns, x.dtype)), due)
 
 
 def test_the_norm_and_its_gradients_are_torchs():
