@@ -100,6 +100,15 @@ def rotated(x_BASD: Tensor, angles_SD: Tensor) -> Tensor:
     """
     if angles_SD.dim() == 3:
         angles_SD = angles_SD.unsqueeze(1)
-    cos, sin = angles_SD.cos().to(x_BASD.dtype), angles_SD.sin().to(x_BASD.dtype)
-    first, second = x_BASD.chunk(2, dim=-1)
+    return turned(x_BASD, *turns_of(angles_SD, x_BASD.dtype))
+
+
+def turns_of(angles_SD: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the angles."""
+    return angles_SD.cos().to(dtype), angles_SD.sin().to(dtype)
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate pairs of one number from each half of a head."""
+    first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

@@ -8,7 +8,7 @@ and, if attention is one kernel, 4abs for its sums of exponentials.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardlab.costs.layout import Layout
 from shardlab.costs.models.model import Transformer
@@ -67,6 +67,18 @@ def layer_activation_bytes_exactly(
     """Total bytes of these tensors: sbh(34 + 5as/h), split or recomputed as in the layout, plus the small terms."""
     kept = layer_activation_tensors(model, layout, dropout=dropout, recomputed=recomputed, bytes_each=bytes_each)
     return sum(one.num_bytes for one in kept)
+
+
+def modern_layer_tensors(model: Transformer, layout: Layout) -> list[Saved]:
+    """The tensors that one layer as in Llama keeps (`model.ModernBlock`), with numbers of two bytes.
+
+    RMSNorm saves its input and one float32 per position; the matrices that read its output share one tensor. One kernel
+    saves queries, keys and values of the key-value heads, its output, and a float32 per query head. SwiGLU as separate
+    operators saves the gate, its SiLU, the passing half and their product. Not counted: the cosines and sines of rotary
+    positions, which all layers share.
+    """
+    model = replace(model, gated=True, flash=True)
+    return layer_activation_tensors(model, layout, dropout=False, statistics_bytes=2)  # 2 times 2: one float32
 
 
 def _attention(model: Transformer, t: int, positions: float, dropout: bool, bytes_each: int) -> list[Saved]:
