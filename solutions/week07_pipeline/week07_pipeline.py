@@ -738,8 +738,8 @@ figures.show(figure, figures.draw_least_makespan(ax, 4, 8, 2))
 # That is `least_makespan` in `shardlab.pipeline_parallel.bounds`. A bound need not be reachable; this one is.
 #
 # **By hand**, P = 2, M = 2, C = 1: rank 0 cannot start its second forward until its first backward has ended. This
-# gives `0F0 0B0 0F1 0B1` on rank 0 and `1F0 1B0 1F1 1B1` on rank 1. Each trip takes 1 + 1 + 2 + 2 = 6 = 3P units, so two
-# take 12. By the formula, 2 = 1·1 + 1, so q = 1, s = 1, and 3·(2·2 + 0) = 12.
+# gives `0F0 0B0 0F1 0B1` on rank 0 and `1F0 1B0 1F1 1B1` on rank 1. Each trip takes 1 + 1 + 2 + 2 = 6 = 3P units, so
+# two take 12. By the formula, 2 = 1·1 + 1, so q = 1, s = 1, and 3·(2·2 + 0) = 12.
 #
 # 1F1B with a shorter warm-up obeys the cap, but takes 69: somewhere a rank waits for a forward while a backward is
 # ready. When yours is right, measure it: `run_emulated(parse_schedule(capped(4, 8, 2)))`.
@@ -773,7 +773,7 @@ def capped(num_ranks, num_microbatches, max_activations):
     ### END SOLUTION
 
 
-# %% check="week07.capped" points=3
+# %% check="week07.capped" points=3 optional=true
 sizes = [(4, 8, 4), (4, 8, 2), (4, 8, 1), (3, 5, 2)]
 cases = [{"num_ranks": p, "num_microbatches": m, "max_activations": most} for p, m, most in sizes]
 check("week07.capped", capped, cases=cases)
