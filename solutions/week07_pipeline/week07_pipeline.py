@@ -104,7 +104,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title="A microbatch crosses a s
 
 # %% exercise="week07.bubble"
 def bubble_and_speedup(num_ranks, num_microbatches):
-    """Of P equal stages: (idle time / step, idle time / working time, speed-up over one GPU with the same batch)."""
+    """(idle / step, idle / working time, speed-up over one GPU with the same batch) of P equal stages."""
     ### BEGIN SOLUTION
     idle, units = num_ranks - 1, num_microbatches + num_ranks - 1
     return idle / units, idle / num_microbatches, num_microbatches * num_ranks / units
@@ -781,7 +781,7 @@ check("week07.capped", capped, cases=cases)
 # %% [markdown]
 # ### Bytes and memory, measured
 #
-# Stages that slept had no tensors. With real layers, `execute` runs the same schedules, the meter counts the bytes
+# The stages of section 10 had no tensors. With real layers, `execute` runs the same schedules, the meter counts the bytes
 # passed to `send`, and two autograd hooks count the activations that are saved and released. Which ranks send half as
 # much?
 #
@@ -818,7 +818,7 @@ for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
 # %% [markdown]
 # ### 1F1B in a profiler
 #
-# The stages of section 10 only slept. Here is a real 1F1B step with four ranks on one H200 and eight
+# The stages of section 10 did no work. Here is a real 1F1B step with four ranks on one H200 and eight
 # microbatches, as torch's profiler recorded it: a list of GPU kernels and when each ran. Blue is forward, orange
 # backward, dark blue a message. **Compare it with the timeline above: what is the same, and what is not?**
 

@@ -361,7 +361,7 @@ check("week08.hooks", weight_gradient, cases=cases)
 # ```
 #
 # Each try saves a tick. First, rank 0 no longer waits for rank 1's W0 after I0. Second, it no longer waits for W0 in
-# front of I1. Rank 0's own W0 delays nobody: it fills a tick in which rank 0 waits anyway. Rank 1's Ws fill the end,
+# front of I1. Rank 0's own W0 delays nobody: it fills a tick in which rank 0 has to wait. Rank 1's Ws fill the end,
 # where it had nothing left to do.
 #
 # So before an awaited I, a W is harmful; later it is free. **Why not postpone every W to the end?** Memory: a rank
@@ -378,7 +378,7 @@ check("week08.hooks", weight_gradient, cases=cases)
 # The paper writes this as a formula (arXiv 2401.10241, section 2; table 2 has its largest value). A microbatch needs
 # `before_input` bytes until its I, and fewer, `before_weight`, from I to W, because I frees what W does not need.
 # **By hand**, two ranks, 5 and 3 bytes: in 1F1B, rank 0 holds 2 · 5 = 10 and rank 1 holds 5. In ZB-H1, rank 1 at tick 3
-# holds microbatch 1, just begun, and what W0 needs: 5 + 3 = 8. Rank 0 still holds 10.
+# holds microbatch 1, just begun, and the 3 bytes that W0 needs: 5 + 3 = 8. Rank 0 still holds 10.
 #
 # **`held_bytes(num_ranks, rank, before_input, before_weight)`** returns the most bytes that a rank holds: (in 1F1B, in
 # ZB-H1), for M ≥ 2P. *About 2 lines.*

@@ -34,7 +34,7 @@ def _held(case: Case) -> tuple[float, float]:
 
 
 def _draw_held(rng: Random) -> list[Case]:
-    """The first, the last and a middle rank; what W needs is less than what I needs."""
+    """The first, the last and a middle rank; a W needs fewer bytes than an I."""
     cases = []
     for num_ranks in (1, 2, 4, rng.randint(5, 8), rng.randint(9, 16)):
         before_input = rng.randint(20, 40)

@@ -62,7 +62,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         ],
         "2 + 0 = 2: `1F0 1F1` | `3F0 3B0 3F1 3B1` | `1B0 1B1` |",
     ),
-    "week08.held": ("held_bytes", (2, 1, 5, 3), (5, 8), "what W0 needs: 5 + 3 = 8."),
+    "week08.held": ("held_bytes", (2, 1, 5, 3), (5, 8), "the 3 bytes that W0 needs: 5 + 3 = 8."),
     "week08.zb-h1": (
         "zb_h1",
         (2, 2),
