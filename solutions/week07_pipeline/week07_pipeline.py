@@ -781,9 +781,9 @@ check("week07.capped", capped, cases=cases)
 # %% [markdown]
 # ### Bytes and memory, measured
 #
-# The stages of section 10 had no tensors. With real layers, `execute` runs the same schedules, the meter counts the bytes
-# passed to `send`, and two autograd hooks count the activations that are saved and released. Which ranks send half as
-# much?
+# The stages of section 10 had no tensors. With real layers, `execute` runs the same schedules, the meter counts the
+# bytes passed to `send`, and two autograd hooks count the activations that are saved and released. Which ranks send
+# half as much?
 #
 # > **A correction.** "P2P volume = activation × microbatches" counts one direction at one boundary. The gradients come
 # > back (×2), and there are P−1 boundaries, or vP−1 with v chunks per rank (week 8). With sequence parallelism over t

@@ -20,7 +20,7 @@ def held_bytes(num_ranks, rank, before_input, before_weight):
         inputs -= 1
         weights += 1
         weights -= pair >= rank
-    return [max(one) for one in zip(*peaks)]
+    return [max(one) for one in zip(*peaks, strict=True)]
 
 
 # %% all_hold_the_same of="right_as_printed"
