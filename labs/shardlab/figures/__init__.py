@@ -7,6 +7,7 @@ from shardlab.exports import lazily
 if TYPE_CHECKING:
     from shardlab.figures.bars import draw_bars, draw_memory, draw_paired_bars, draw_traffic
     from shardlab.figures.block import Region, draw_block, draw_regions
+    from shardlab.figures.bound import draw_least_makespan
     from shardlab.figures.experts import draw_fullest, draw_routing, draw_visits
     from shardlab.figures.maps import draw_groups, draw_own_trainer
     from shardlab.figures.measured import (
