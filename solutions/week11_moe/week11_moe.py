@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 11 · Mixture of experts (混合专家): each token uses part of the model
 #
-# *Core: about 150 minutes; optional: about 60 · 1 to 4 ranks · no GPU needed*
+# *Core: about 120 minutes; optional: about 70 · 1 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -69,8 +69,8 @@ bars = {name: 2 * number for name, number in weights.items()} | {
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
-# All 671 billion weights can learn, for the FLOPs of 37 billion. The price is that nothing fixes in advance how many
-# tokens an expert gets. Each model stays on one device; next week the experts move to different ranks.
+# All 671 billion weights can learn, for the FLOPs of 37 billion. But nothing fixes in advance how many tokens an
+# expert gets. Each model stays on one device; next week the experts move to different ranks.
 #
 # ## 2 · The picture first
 #
@@ -147,7 +147,7 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 # <details><summary>Answer</summary>
 #
 # The bias helps most. A larger k also helps, because second choices spread. The capacity has no effect: it drops
-# choices, but does not change which experts were chosen.
+# choices that were made.
 # </details>
 #
 # ## 3 · Even a perfect router drops
@@ -242,7 +242,7 @@ for experts, k in ((64, 6), (256, 8)):
 #
 # <details><summary>With k = 1 and renormalized weights, what is the gradient of the router?</summary>
 #
-# Zero: the weight is 1 for any logits. Switch Transformers, with k = 1, multiplies by the softmax itself.
+# Zero: the weight is always 1. Switch Transformers, with k = 1, uses the softmax itself.
 # </details>
 #
 # **`choose(logits, bias, k, score, renormalise)`** returns each token's k experts, int64, and their weights. Scores
@@ -431,8 +431,9 @@ check("week11.balance", loss_step, moved_bias, cases=cases)
 # %% [markdown]
 # ## 7 · Bug hunt: a loss without a gradient
 #
-# A layer inside a model cannot add to the training loss. So it attaches its own loss to its output, with a Function
-# that returns y unchanged and whose backward sends a gradient of 1 into the loss, as if it had been added. In [Automodel#1408](https://github.com/NVIDIA-NeMo/Automodel/issues/1408) this was
+# A layer cannot add to the training loss. So it attaches its own loss to its output, with a Function that returns y
+# unchanged and whose backward sends a gradient of 1 into the loss, as if it had been added. In
+# [Automodel#1408](https://github.com/NVIDIA-NeMo/Automodel/issues/1408) this was
 #
 # ```python
 # MoEAuxLossAutoScaler.apply(weights, aux_loss * weights.shape[0])
@@ -718,7 +719,7 @@ def moe_step(batches, targets, router, scales, k, coefficient, *, group):
     return router.grad, scales.grad, counts
 
 
-# %% check="week11.flow-more" points=2
+# %% check="week11.flow-more" points=2 optional=true
 pair = {"ranks": 2, "microbatches": 1, "tokens": 12, "experts": 4, "hidden": 4, "k": 1, "coefficient": 0.5}
 three = {"ranks": 4, "subgroup": [1, 2, 3], "microbatches": 3, "tokens": 16, "experts": 6, "hidden": 5, "k": 2}
 check("week11.flow-more", moe_step, cases=[pair, three | {"coefficient": 0.25}])
@@ -805,7 +806,7 @@ def balanced(batches, k):
     return torch.stack(biases)
 
 
-# %% check="week11.fifty-steps" points=3
+# %% check="week11.fifty-steps" points=3 optional=true
 check("week11.fifty-steps", balanced, cases=[{"part": part, "k": 2} for part in ("skewed", "hot", "cold")])
 
 # %%
@@ -896,7 +897,7 @@ def latent_bytes(hidden, heads, q_rank, kv_rank, nope, rope, value):
     ### END SOLUTION
 
 
-# %% check="week11.latent" points=2
+# %% check="week11.latent" points=2 optional=true
 by_hand = {"hidden": 8, "heads": 2, "q_rank": 4, "kv_rank": 3, "nope": 2, "rope": 1, "value": 2}
 v3_sizes = {"hidden": 7168, "heads": 128, "q_rank": 1536, "kv_rank": 512, "nope": 128, "rope": 64, "value": 128}
 check("week11.latent", latent_bytes, cases=[by_hand, v3_sizes])
@@ -937,5 +938,5 @@ reading_answers["order"] = ["apply_z_loss", "topk_routing_with_score_function", 
 reading_answers["order"] += ["_apply_aux_loss", "_apply_expert_bias"]
 ### END SOLUTION
 
-# %% check="week11.reading" points=1
+# %% check="week11.reading" points=1 optional=true
 check("week11.reading", reading_answers)

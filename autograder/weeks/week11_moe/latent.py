@@ -43,6 +43,7 @@ def _draw(rng: Random) -> list[Case]:
 CHECK = Check(
     exercise="week11.latent",
     points=2,
+    optional=True,
     names=("latent_bytes",),
     public=(BY_HAND, DEEPSEEK_V3),
     draw=_draw,
