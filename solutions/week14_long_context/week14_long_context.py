@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 14 · Long context (长上下文): a sequence that no rank can hold
 #
-# *3 hours · 2 to 4 ranks · no GPU needed*
+# *Core: about 160 minutes; optional: about 40 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -608,8 +608,116 @@ check("week14.ulysses", ulysses_step, cases=cases)
 # Ulysses needs no balancing (each rank has whole triangles) and no special attention backward. But c cannot exceed
 # the number of heads, and tensor parallelism has already split those. Beyond that limit, use two levels: Ulysses
 # inside a node and a ring between nodes; c is the product of their sizes.
+
+# %% [markdown]
+# ## 8 · Interview: 256K context on 4,096 GPUs
 #
-# ## 8 · Challenge: under a cap
+# Llama 3's 405B model has h = 16,384, 128 heads of width 128, 8 key heads, and an MLP of width 53,248 with three
+# matrices. Use s = 262,144, b = 1, H100s with 989.5 TFLOP/s and 50 GB/s of network each, tp = 8, pp = 16, and the
+# rest as cp.
+#
+# A matrix of a × b numbers costs 2ab FLOPs per token. A layer has four in attention (q and output h × h, k and v h ×
+# h_kv) and three in the MLP. Attention's core, the scores and weighted sums, costs 4sh per token without a mask, and
+# half of that with a causal mask: 2sh. By hand, with h = 2, h_kv = 1, an MLP of width 4 and s = 3, the matrices cost
+# 2 · (2 · 4 + 2 · 2 + 3 · 8) = 72 and the core costs 12, a fraction of 12/84.
+#
+# **`on_4096_gpus()`** returns five numbers: the tokens per rank; the bytes of keys and values that a rank sends per
+# layer in a forward ring; the largest cp for which Ulysses can split the heads of a tensor-parallel rank; the
+# smallest number of tokens per rank that hides the messages over the network in a step of the ring (causal, zig-zag);
+# and the fraction of a layer's forward FLOPs that causal attention's core takes. *A few lines.*
+
+
+# %% exercise="week14.4096-gpus"
+def on_4096_gpus():
+    """Returns [tokens, bytes, ranks, tokens, fraction]."""
+    ### BEGIN SOLUTION
+    s, h, kv_width, tp, cp = 262_144, 16_384, 8 * 128, 8, 4096 // 8 // 16
+    ring = kv_bill(cp, 1, s, 128 // tp, 8 // tp, 128)[0]
+    matrices, core = 2 * (2 * h * h + 2 * h * kv_width + 3 * h * 53_248), 2 * s * h
+    return [s / cp, ring, 128 // tp, 2 * kv_width / h * 989.5e12 / 50e9, core / (core + matrices)]
+    ### END SOLUTION
+
+
+# %% check="week14.4096-gpus" points=1
+check("week14.4096-gpus", on_4096_gpus)
+
+# %% [markdown]
+# The cell runs the course's planner (week 10) for 64 such sequences per step, without context parallelism and with
+# any cp up to 32. What must it do to fit without context parallelism? ([How far off it can
+# be](../../docs/cost-model.md).)
+
+# %%
+for cp in (1, 32):
+    search = costs.Search(max_tp=8, max_cp=cp, microbatches=(1,), virtual=(1,), schedules=("1f1b",))
+    (best,) = costs.plan(book, h100, 4096, 64, search=search, best=1)
+    ways = f"{best.memory.total / 1e9:.0f} GB, {best.step.total:.0f} s per step"
+    print(f"cp up to {cp:2}: {figures.layout_text(best.layout)}: {ways}")
+
+# %% [markdown]
+# Now write the answer you would give, in five to eight sentences: why you use cp, and why not more tp; ring, gather
+# or Ulysses, based on your numbers; which work must be balanced, and how; the effect on positions, labels and the
+# mean; and your first measurement. What changes if the 262,144 tokens are a hundred documents?
+
+# %% [markdown] manual="week14.interview" points=2 ### BEGIN SOLUTION With tp 8 and pp 16, a sequence of 262,144 tokens
+# keeps too much on a rank: the planner recomputes everything and takes nine times as long. tp beyond a node would send
+# activations over the network. cp 32 leaves 8,192 tokens per rank. Ulysses is limited to 16, the number of heads of a
+# tensor-parallel rank, and must copy the one key head for each. So I would use a ring or gathered keys: 130 MB per
+# layer and forward. 8,192 tokens are more than 2,474, so the causal zig-zag work hides the ring; the core is 57% of a
+# layer's forward. Keys gathered for one layer are small too, and any mask is simple, which is why Llama 3 gathers.
+#
+# I would use zig-zag with 64 chunks, make positions and labels before the split, and divide the loss by the count over
+# all cp and dp ranks. First I would measure the spread of the ranks' attention times and the exposed wait of a step.
+#
+# With a hundred documents, queries see little of other chunks, zig-zag is no longer even, and most keys are sent for
+# nothing. I would balance by the number of visible query-key pairs, or use a smaller cp for short documents.
+#
+# Full marks: the limit on heads after tp, both comparisons in tokens and bytes, balance, count of labels, documents.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 9 · Recap
+#
+# <details><summary>What must you keep of a block's attention so that you can add another block later?</summary>
+#
+# Its output and its log-sum-exp, in fp32.
+# </details>
+#
+# <details><summary>Which numbers of the whole row does the backward of one block need?</summary>
+#
+# lse, for p, and D = Σ do·o. The query's rank has both, so they need no message.
+# </details>
+#
+# <details><summary>When does Ulysses send less than a ring?</summary>
+#
+# When c > 1 + h/h_kv. With keys for every head, that is c > 2; with shared keys, the number of heads rarely allows
+# it.
+# </details>
+#
+# ## 10 · Take away
+#
+# > **One.** A softmax over parts is a mean of means with known weights. If you keep the weights, the order does not
+# > matter.
+#
+# > **Two.** A split sequence is still one sequence: compute positions, labels, mask and mean from the whole.
+#
+# > **Three.** Ring, gather and Ulysses give the same result. Choose by heads, bytes, masks and memory.
+#
+# ## 11 · Going further
+#
+# - Liu et al., *Ring Attention with Blockwise Transformers*, arXiv 2310.01889. Look for: the arithmetic in section
+#   3.2, without a mask; compare it with the 2 in yours.
+# - Brandon et al., *Striped Attention*, arXiv 2311.09431. Look for: the figure with each rank's triangles.
+# - The Llama team, *The Llama 3 Herd of Models*, arXiv 2407.21783. Look for: section 3.3.2, why keys are gathered.
+# - [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), `zigzag_ring_flash_attn.py`. Look for:
+#   `.to(torch.float32)` does not copy a tensor that is already fp32. Which tensor does the next step then overwrite?
+#
+# **An experiment, not graded.** Use `costs.Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does
+# it choose if the ring is not allowed, and how much does that cost?
+
+# %% [markdown]
+# ## Optional · A cap on memory, and real code
+#
+# ### Challenge: under a cap
 #
 # A ring splits s, but a block's scores still have (s/c)² numbers per head. **Predict** before you run the cell: what
 # happens to a rank's peak memory when s doubles? (`alive` reports the peak bytes held by tensors, including inputs.)
@@ -679,7 +787,7 @@ for s in (512, 1024, 2048):
 # When s doubles, the peak now doubles instead of growing fourfold. That is what 256K tokens require; the rest is
 # arithmetic.
 #
-# ## 9 · Read real code
+# ### Read real code
 #
 # Open `torch/distributed/tensor/experimental/_context_parallel/_attention.py` in your installed PyTorch.
 #
@@ -705,108 +813,3 @@ reading_answers["order"] = ["next_buffer", "exchange_buffers", "op", "step"]
 
 # %% check="week14.reading" points=1
 check("week14.reading", reading_answers)
-
-# %% [markdown]
-# ## 10 · Interview: 256K context on 4,096 GPUs
-#
-# Llama 3's 405B model has h = 16,384, 128 heads of width 128, 8 key heads, and an MLP of width 53,248 with three
-# matrices. Use s = 262,144, b = 1, H100s with 989.5 TFLOP/s and 50 GB/s of network each, tp = 8, pp = 16, and the
-# rest as cp.
-#
-# A matrix of a × b numbers costs 2ab FLOPs per token. A layer has four in attention (q and output h × h, k and v h ×
-# h_kv) and three in the MLP. Attention's core, the scores and weighted sums, costs 4sh per token without a mask, and
-# half of that with a causal mask: 2sh. By hand, with h = 2, h_kv = 1, an MLP of width 4 and s = 3, the matrices cost
-# 2 · (2 · 4 + 2 · 2 + 3 · 8) = 72 and the core costs 12, a fraction of 12/84.
-#
-# **`on_4096_gpus()`** returns five numbers: the tokens per rank; the bytes of keys and values that a rank sends per
-# layer in a forward ring; the largest cp for which Ulysses can split the heads of a tensor-parallel rank; the
-# smallest number of tokens per rank that hides the messages over the network in a step of the ring (causal, zig-zag);
-# and the fraction of a layer's forward FLOPs that causal attention's core takes. *A few lines.*
-
-
-# %% exercise="week14.4096-gpus"
-def on_4096_gpus():
-    """Returns [tokens, bytes, ranks, tokens, fraction]."""
-    ### BEGIN SOLUTION
-    s, h, kv_width, tp, cp = 262_144, 16_384, 8 * 128, 8, 4096 // 8 // 16
-    ring = kv_bill(cp, 1, s, 128 // tp, 8 // tp, 128)[0]
-    matrices, core = 2 * (2 * h * h + 2 * h * kv_width + 3 * h * 53_248), 2 * s * h
-    return [s / cp, ring, 128 // tp, 2 * kv_width / h * 989.5e12 / 50e9, core / (core + matrices)]
-    ### END SOLUTION
-
-
-# %% check="week14.4096-gpus" points=1
-check("week14.4096-gpus", on_4096_gpus)
-
-# %% [markdown]
-# The cell runs the course's planner (week 10) for 64 such sequences per step, without context parallelism and with
-# any cp up to 32. What must it do to fit without context parallelism? ([How far off it can
-# be](../../docs/cost-model.md).)
-
-# %%
-for cp in (1, 32):
-    search = costs.Search(max_tp=8, max_cp=cp, microbatches=(1,), virtual=(1,), schedules=("1f1b",))
-    (best,) = costs.plan(book, h100, 4096, 64, search=search, best=1)
-    ways = f"{best.memory.total / 1e9:.0f} GB, {best.step.total:.0f} s per step"
-    print(f"cp up to {cp:2}: {figures.layout_text(best.layout)}: {ways}")
-
-# %% [markdown]
-# Now write the answer you would give, in five to eight sentences: why you use cp, and why not more tp; ring, gather
-# or Ulysses, based on your numbers; which work must be balanced, and how; the effect on positions, labels and the
-# mean; and your first measurement. What changes if the 262,144 tokens are a hundred documents?
-
-# %% [markdown] manual="week14.interview" points=2 ### BEGIN SOLUTION With tp 8 and pp 16, a sequence of 262,144 tokens
-# keeps too much on a rank: the planner recomputes everything and takes nine times as long. tp beyond a node would send
-# activations over the network. cp 32 leaves 8,192 tokens per rank. Ulysses is limited to 16, the number of heads of a
-# tensor-parallel rank, and must copy the one key head for each. So I would use a ring or gathered keys: 130 MB per
-# layer and forward. 8,192 tokens are more than 2,474, so the causal zig-zag work hides the ring; the core is 57% of a
-# layer's forward. Keys gathered for one layer are small too, and any mask is simple, which is why Llama 3 gathers.
-#
-# I would use zig-zag with 64 chunks, make positions and labels before the split, and divide the loss by the count over
-# all cp and dp ranks. First I would measure the spread of the ranks' attention times and the exposed wait of a step.
-#
-# With a hundred documents, queries see little of other chunks, zig-zag is no longer even, and most keys are sent for
-# nothing. I would balance by the number of visible query-key pairs, or use a smaller cp for short documents.
-#
-# Full marks: the limit on heads after tp, both comparisons in tokens and bytes, balance, count of labels, documents.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 11 · Recap
-#
-# <details><summary>What must you keep of a block's attention so that you can add another block later?</summary>
-#
-# Its output and its log-sum-exp, in fp32.
-# </details>
-#
-# <details><summary>Which numbers of the whole row does the backward of one block need?</summary>
-#
-# lse, for p, and D = Σ do·o. The query's rank has both, so they need no message.
-# </details>
-#
-# <details><summary>When does Ulysses send less than a ring?</summary>
-#
-# When c > 1 + h/h_kv. With keys for every head, that is c > 2; with shared keys, the number of heads rarely allows
-# it.
-# </details>
-#
-# ## 12 · Take away
-#
-# > **One.** A softmax over parts is a mean of means with known weights. If you keep the weights, the order does not
-# > matter.
-#
-# > **Two.** A split sequence is still one sequence: compute positions, labels, mask and mean from the whole.
-#
-# > **Three.** Ring, gather and Ulysses give the same result. Choose by heads, bytes, masks and memory.
-#
-# ## 13 · Going further
-#
-# - Liu et al., *Ring Attention with Blockwise Transformers*, arXiv 2310.01889. Look for: the arithmetic in section
-#   3.2, without a mask; compare it with the 2 in yours.
-# - Brandon et al., *Striped Attention*, arXiv 2311.09431. Look for: the figure with each rank's triangles.
-# - The Llama team, *The Llama 3 Herd of Models*, arXiv 2407.21783. Look for: section 3.3.2, why keys are gathered.
-# - [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), `zigzag_ring_flash_attn.py`. Look for:
-#   `.to(torch.float32)` does not copy a tensor that is already fp32. Which tensor does the next step then overwrite?
-#
-# **An experiment, not graded.** Use `costs.Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does
-# it choose if the ring is not allowed, and how much does that cost?
