@@ -219,13 +219,13 @@ def own_weights(weights, blocks, places, sizes):
     """This rank's parts of the weights of its blocks, by name."""
     split_by = {"expert": ("ep", 0)} | {name: ("tp", at) for name, at in model.SPLIT_BY_TP.items()}
     found = {}
+    ### BEGIN SOLUTION
     for name, whole in weights.items():
         block, own_name = name.split(".", 1)
         axis, dimension = split_by.get(own_name.split(".")[0], (None, 0))
-        ### BEGIN SOLUTION
         if block in blocks:
             found[name] = whole.chunk(sizes[axis], dimension)[places[axis]] if axis else whole
-        ### END SOLUTION
+    ### END SOLUTION
     return found
 
 
@@ -731,7 +731,7 @@ def five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, exp
     ### END SOLUTION
 
 
-# %% check="week15.bill" points=1
+# %% check="week15.bill" points=1 optional=true
 sizes = {"layers": 32, "hidden": 4096, "kv": 1024, "tokens": 4096, "k": 2}
 sizes |= {"dense": 1_605_000_000, "experts": 45_097_000_000}
 axes = [{"tp": 2, "cp": 2, "ep": 4, "dp": 8, "pp": 4}, {"tp": 1, "cp": 1, "ep": 1, "dp": 1, "pp": 1}]
@@ -788,7 +788,7 @@ def culprit_in(table):
     return culprit(lambda tp=1, pp=1, cp=1, dp=1, ep=1: table[f"tp {tp}, pp {pp}, cp {cp}, dp {dp}, ep {ep}"])
 
 
-# %% check="week15.which-axis" points=3
+# %% check="week15.which-axis" points=3 optional=true
 check("week15.which-axis", culprit_in, cases=[{"suspect": number} for number in range(7)])
 
 # %% [markdown]
@@ -864,7 +864,7 @@ def all_reads(saved, wanted):
     return [reads(piece, saved) for piece in wanted]
 
 
-# %% check="week15.reshard" points=3
+# %% check="week15.reshard" points=3 optional=true
 same = {"saved": [1, 1, 1, 1], "wanted": [1, 1, 1, 1], "layers": 2, "experts": 2, "what": "cut"}
 other_tp = same | {"saved": [2, 1, 1, 1], "wanted": [3, 1, 1, 1]}
 other_pp_ep = same | {"saved": [1, 2, 2, 2], "wanted": [1, 3, 1, 1], "layers": 6, "experts": 4}
@@ -910,7 +910,7 @@ def newest_complete(folders):
     ### END SOLUTION
 
 
-# %% check="week15.newest" points=2
+# %% check="week15.newest" points=2 optional=true
 saves = [[8, "good"], [9, "good"], [10, "a stray file"]], [[7, "good"], [8, "no manifest"], [9, "a file is cut short"]]
 worse = [[20, "good"], [30, "a bit is flipped"], [40, "half a manifest"], [50, "never renamed"]]
 none = [[1, "a file is gone"], [2, "the manifest lacks a rank"]]
@@ -1006,7 +1006,7 @@ def checkpoint_numbers(gpus, years_between_failures, save_seconds, restart_secon
     ### END SOLUTION
 
 
-# %% check="week15.interval" points=1
+# %% check="week15.interval" points=1 optional=true
 llama = {"gpus": 16384, "years_between_failures": 5.78, "save_seconds": 30, "restart_seconds": 600}
 check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 
@@ -1057,7 +1057,7 @@ recipe = {"dp": 4}
 recipe = {"pp": 2, "dp": 2, "ep": 2, "zero": 1, "microbatches": 4, "learning_rate": 0.007}
 ### END SOLUTION
 
-# %% check="week15.recipe" points=3
+# %% check="week15.recipe" points=3 optional=true
 check("week15.recipe", recipe, cases=[{"part": "loss", "seed": 0}, {"part": "cap", "seed": 0}])
 
 # %% [markdown]
@@ -1081,7 +1081,7 @@ reading_answers["counts"] = False
 reading_answers["order"] = ["dump", "fsync", "rm_file", "rename"]
 ### END SOLUTION
 
-# %% check="week15.reading" points=1
+# %% check="week15.reading" points=1 optional=true
 check("week15.reading", reading_answers)
 
 # %% [markdown]
@@ -1118,4 +1118,3 @@ try:
     dist.destroy_process_group()
 except ImportError:
     print("spmd_types is not installed: this section is optional")
-

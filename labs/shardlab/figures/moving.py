@@ -116,7 +116,7 @@ def _work(owners: Sequence[int], rank: int, block: int) -> float:
 def _in_words(work: Sequence[float]) -> str:
     if len(set(work)) == 1:
         return f"Each computes {work[0]:g} blocks of scores."
-    listed = ", ".join(f"rank {rank} {blocks:g}" for rank, blocks in enumerate(work))
+    listed = ", ".join(f"{blocks:g} by rank {rank}" for rank, blocks in enumerate(work))
     return f"Blocks of scores computed: {listed}."
 
 
@@ -124,7 +124,10 @@ def _ring(owners: Sequence[int], step: int) -> str:
     num_ranks, colours = max(owners) + 1, rank_colours(max(owners) + 1)
     side = 20 * len(owners)
     wide = (WIDTH - side - 70) / num_ranks
-    parts = [label(0, 14, "queries stay"), label(0, 116, f"keys and values, after {step} hops")]
+    parts = [
+        label(0, 14, "queries stay"),
+        label(0, 116, f"keys and values, after {step} {'hop' if step == 1 else 'hops'}"),
+    ]
     for rank in range(num_ranks):
         x, block = rank * wide, (rank - step) % num_ranks
         mine, theirs = (", ".join(map(str, _chunks(owners, one))) for one in (rank, block))
