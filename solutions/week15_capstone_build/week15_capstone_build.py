@@ -1011,8 +1011,8 @@ llama = {"gpus": 16384, "years_between_failures": 5.78, "save_seconds": 30, "res
 check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 
 # %% [markdown]
-# **Think it through, not graded:** how often should Llama's job save, what does it gain compared with once per hour, and
-# what does an asynchronous save change in the formula? With ten times as many GPUs, which of s, R and T would you
+# **Think it through, not graded:** how often should Llama's job save, what does it gain compared with once per hour,
+# and what does an asynchronous save change in the formula? With ten times as many GPUs, which of s, R and T would you
 # improve first?
 #
 # <details><summary>Our answer</summary>

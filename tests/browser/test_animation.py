@@ -1,4 +1,4 @@
-"""Animations in the browser: stepped by keyboard and buttons on a page of the site and in JupyterLab, described aloud."""
+"""Animations in the browser: stepped by keyboard and buttons on the site and in JupyterLab, with each step in words."""
 
 import nbformat
 import pytest
@@ -6,6 +6,8 @@ from lab_server import running_lab
 from notebook_page import cells, run_until_it_ran, wait_until_idle
 from playwright.sync_api import Page, expect
 from shardlab import figures
+
+from autograder.authoring import notebooks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 WEEK = "weeks/week14_long_context.html"
@@ -76,6 +78,7 @@ def test_without_scripts_all_sentences_can_be_read(browser, folder):
 
 def test_an_animation_in_jupyterlab_is_stepped_by_keyboard(page: Page, tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL), nbformat.v4.new_code_cell("1")])
+    notebook.metadata = nbformat.from_dict(notebooks.NOTEBOOK_METADATA)
     work = tmp_path / "work"
     work.mkdir()
     nbformat.write(notebook, work / "ring.ipynb")

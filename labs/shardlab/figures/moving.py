@@ -20,7 +20,7 @@ WIDTH, MOST_ROWS = 720, 24
 
 
 def gather_frames(plan: Sequence[str], num_ranks: int) -> list[Frame]:
-    """What every rank holds at rest and after each event of a plan such as "gather 0", "forward 0", "free 0".
+    """Show what every rank holds at rest and after each event of a plan such as "gather 0", "forward 0", "free 0".
 
     Raises ValueError for an event that is not one of gather, forward, backward and free with the number of a unit, and
     for a plan that uses a unit that is not gathered.

@@ -1,4 +1,4 @@
-"""Animations: one picture at a time, all sentences for readers without scripts, frames computed from a lesson's data."""
+"""Animations: one picture at a time, all sentences for readers without scripts, frames from the data of a lesson."""
 
 import re
 
