@@ -37,7 +37,10 @@ def build(folder: Path) -> dict:
 def _animate(notebook: NotebookNode) -> None:
     """Give the page's animation its output, without running the rest of the page."""
     cell = next(cell for cell in notebook.cells if "figures.animate(" in cell.source)
-    shown = eval(cell.source, {"figures": figures})
+    *before, last = cell.source.splitlines()
+    space = {"figures": figures}
+    exec("\n".join(before), space)
+    shown = eval(last, space)
     cell.outputs = [
         nbformat.v4.new_output("execute_result", {"text/html": shown._repr_html_(), "text/plain": repr(shown)})
     ]

@@ -87,7 +87,8 @@ for layout in ("contiguous", "zig-zag"):
 # **Step through it.** Queries stay, keys and values travel. On the right, the orange blocks are computed in this step.
 
 # %%
-figures.animate("Keys and values travel around the ring", figures.ring_frames(figures.chunk_owners("zig-zag", 4)))
+frames = figures.ring_frames(figures.chunk_owners("zig-zag", 4))
+figures.animate("Keys and values travel around the ring", frames)
 
 # %% [markdown]
 # With one piece per rank, the last rank computes seven times as much as the first, and all ranks wait for it. In

@@ -17,7 +17,7 @@ FRAME = PALETTE["backward"]  # can be seen on light and dark pages, and on all f
 SCRIPT = Path(__file__).with_name("steps.js")
 STYLE = """
 .steps { max-width: 46rem; padding: 0.3rem; }
-.steps:focus-visible { outline: 2px solid #0072B2; }
+.steps:focus-visible { outline: 2px solid #0072B2; outline-offset: -2px; }
 .steps [hidden] { display: none; }
 .steps p { margin: 0.4rem 0; }
 .steps .frames { overflow-x: auto; }
@@ -77,7 +77,7 @@ def animate(title: str, frames: Iterable[Frame]) -> Animation:
 def _picture(number: int, frame: Frame) -> str:
     hidden = " hidden" if number else ""
     described = f'<svg role="img" aria-label="{escape(frame.sentence)}"'
-    return f'<div class="frame"{hidden}>{frame.svg.replace("<svg", described, 1)}</div>'
+    return f'<div class="picture"{hidden}>{frame.svg.replace("<svg", described, 1)}</div>'
 
 
 # ---- parts of a picture, in pixels -----------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def _line(x: float, y: float, to_x: float, to_y: float) -> str:
 
 def _square(owners: Sequence[int], step: int, left: float, colours: Sequence[str]) -> list[str]:
     """The causal mask: blocks computed so far have their step, those of this step a frame."""
-    parts, num_ranks, framed = [label(left, 14, "blocks of scores: step")], len(colours), []
+    parts, num_ranks, framed = [label(WIDTH - 3, 14, "blocks of scores: step", anchor="end")], len(colours), []
     for query, rank in enumerate(owners):
         for key, owner in enumerate(owners[: query + 1]):
             at = (rank - owner) % num_ranks
@@ -172,7 +172,7 @@ def dispatch_frames(choices: Sequence[Sequence[Sequence[int]]], num_experts: int
     """Tokens become rows, rows travel to their experts' ranks, and their results back to the tokens.
 
     choices[rank][token]: the experts that a token chose. Each rank has an equal, consecutive part of the experts.
-    Raises ValueError for experts that cannot be split evenly, and for a choice that is no expert.
+    Raises ValueError for experts that cannot be split evenly, and for an unknown expert.
     """
     num_ranks = len(choices)
     if num_experts % num_ranks:

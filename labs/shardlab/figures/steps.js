@@ -1,7 +1,7 @@
 // Step through an animation of shardlab.figures.animate: arrow keys, space, or its buttons. Loads nothing.
 (() => {
   const begin = (root) => {
-    const frames = [...root.querySelectorAll(".frame")];
+    const frames = [...root.querySelectorAll(".picture")];
     const sentences = [...root.querySelectorAll("li")].map((one) => one.textContent);
     const [back, next] = root.querySelectorAll("button");
     const show = (step) => {

@@ -22,7 +22,7 @@ def html_of(animation) -> BeautifulSoup:
 
 def test_without_scripts_the_first_picture_and_all_sentences_are_shown():
     page = html_of(figures.animate("Two steps", FRAMES))
-    first, second = page.select(".frame")
+    first, second = page.select(".picture")
     assert not first.has_attr("hidden") and second.has_attr("hidden") and page.details.has_attr("open")
     assert [one.text for one in page.select("li")] == ["First, 1 < 2.", "Then."]
     assert page.select_one(".controls").has_attr("hidden")  # the buttons do nothing without the script

@@ -19,7 +19,7 @@ def is_shown(root, step, sentences):
     """Wait until exactly this picture is visible and its sentence is announced."""
     expect(root.locator(".words")).to_have_text(sentences[step])
     expect(root.locator(".number")).to_have_text(f"{step + 1} of {len(sentences)}")
-    visible = [picture.is_visible() for picture in root.locator(".frame").all()]
+    visible = [picture.is_visible() for picture in root.locator(".picture").all()]
     assert visible == [number == step for number in range(len(sentences))]
 
 
@@ -71,7 +71,7 @@ def test_without_scripts_all_sentences_can_be_read(browser, folder):
     page.goto(f"file://{folder}/{WEEK}")
     root = page.get_by_role("group", name="Keys and values travel around the ring")
     expect(root.get_by_role("listitem").first).to_be_visible()
-    expect(root.locator(".frame").first).to_be_visible()
+    expect(root.locator(".picture").first).to_be_visible()
     expect(root.get_by_role("button")).to_have_count(0)
     page.context.close()
 
