@@ -16,17 +16,14 @@
 #
 # *Core: about 170 minutes; optional: about 60 · 1 rank, 2 for the review · no GPU needed*
 #
-# In fifteen weeks you derived formulas and compared them with measurements. Now someone asks: *which cluster, for how
-# long, for how much money, and what will go wrong?* You answer with a document, and compute every number in it in your
-# own cells.
+# Someone asks: *which cluster, for how long, for how much money, and what will go wrong?* You answer with a document,
+# and compute every number in it in your own cells.
 #
 # After this week you can
 #
 # - [ ] **compute** a design: memory, bytes, time, MFU, days, dollars, failures, checkpoints, goodput;
 # - [ ] **predict** a published step time from another one, and know how far off you are;
 # - [ ] **defend** your design aloud, against follow-up questions.
-#
-# In the optional part you also review changes to training code, by the size of their symptoms.
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -114,7 +111,7 @@ check("week16.failures", interruptions)
 # | 8 h | 3% | 50% | 53% |
 #
 # One falls, the other rises, and their sum is smallest **where they are equal**: δ/τ = τ/2M, so τ = √(2·δ·M), here √(2
-# · ¼ · 8) = 2 hours. That is Young's formula of 1974. It does not depend on the model or the GPU.
+# · ¼ · 8) = 2 hours. That is Young's formula of 1974.
 #
 # **Notation.** τ: work between checkpoints; δ: writing one (week 15: T and s); M: time between failures; R: time from a
 # failure until work resumes; all in seconds. A layout is a dict: `tp`, `cp`, `pp`, `dp`, `b` sequences in a microbatch,
@@ -122,8 +119,7 @@ check("week16.failures", interruptions)
 # over cp.
 #
 # **Goodput** (有效吞吐) is the share of the time spent on work that is not repeated. If each failure immediately
-# restarts an interval of τ + δ seconds, completing it takes M(e^((τ+δ)/M) − 1) seconds on average. (Week 15
-# approximated this.) A restart takes R and may fail too, which multiplies everything by e^(R/M). So goodput = τ / (M ·
+# restarts an interval of τ + δ seconds, completing it takes M(e^((τ+δ)/M) − 1) seconds on average.  A restart takes R and may fail too, which multiplies everything by e^(R/M). So goodput = τ / (M ·
 # e^(R/M) · (e^((τ+δ)/M) − 1)) (Daly, 2006). By hand, in hours, with the best τ above and R = 0: 2 / (8 · (e^(2.25/8) −
 # 1)) = 77%, compared with 100% − 25% in the table.
 #
@@ -170,24 +166,22 @@ print(f"no restart at all: {goodput(taus[2], save, mean, 0):.1%}; no checkpoint 
 
 # %% [markdown]
 # An interval three times too long or too short hardly matters; ten times does. The report says that more than 90% of
-# the training time was effective. Now look at the last line: **which would you make faster first, the checkpoint or the
-# restart?**
+# the time was effective. **By the last line, which would you make faster first, the checkpoint or the restart?**
 #
 # ## 3 · What a GPU holds and sends
 #
 # A model is a dict: `parameters`, `layers`, `hidden`, `heads`, `kv` (width of all keys), `sequence`. Both functions need
 # three sizes: s = sequence/cp, the positions of a rank; n = dp · cp, the ranks that hold the *same* parameters, because
-# cp splits only the sequence; and P = parameters/(tp · pp), those of a rank. Every line below is a formula of an earlier
-# week with these sizes put in.
+# cp splits only the sequence; and P = parameters/(tp · pp), those of a rank.
 #
 # **`gpu_bytes(model, layout)`**: what a GPU of the first stage holds in bf16, the sum of
 #
-# | | bytes | week |
-# |---|---|---|
-# | weight and gradient of each parameter | 2 + 4 | 10 |
-# | its Adam state, shared by n ranks | 12/n | 3 |
-# | each layer in flight | 34 bytes for each of s · b · hidden/tp numbers | 6 |
-# | with `recompute` | 2 instead of 34, and *one* more layer with all 34: the one being recomputed | 6 |
+# | | bytes |
+# |---|---|
+# | weight and gradient of each parameter (week 10) | 2 + 4 |
+# | its Adam state, shared by n ranks (week 3) | 12/n |
+# | each layer in flight (week 6) | 34 for each of s · b · hidden/tp numbers |
+# | with `recompute` | 2 instead of 34, and *one* more layer, the recomputed one, with all 34 |
 #
 # How many layers are in flight? With one chunk, layers/pp for each of min(pp, m) microbatches (week 7). With more,
 # layers · (1 + (pp − 1)/(pp · chunks)) (week 8).
@@ -195,12 +189,12 @@ print(f"no restart at all: {goodput(taus[2], save, mean, 0):.1%}; no checkpoint 
 # **`sent_bytes(model, layout)`**: what a rank of a middle stage sends in a step, a dict of `tp`, `cp`, `pp`, `dp`. One
 # activation is A = 2 · s · b · hidden bytes. On tp and cp, count for each of the m microbatches and of the layers/pp.
 #
-# | axis | one message | how many | week |
-# |---|---|---|---|
-# | tp | a ring all-reduce of A | 4; with `recompute` 6, as the forward runs twice | 5 |
-# | cp | the keys and values of s positions, 2 · 2 · s · b · kv/tp bytes, to cp − 1 ranks | 3; 4 with `recompute` | 14 |
-# | pp | A/tp, if pp > 1 | 2 per microbatch and chunk: forward and back | 7 |
-# | dp | (n − 1)/n of 4 bytes per parameter (reduce-scatter) and of 2 (all-gather) | 1 | 3 |
+# | axis | one message | how many |
+# |---|---|---|
+# | tp | a ring all-reduce of A (week 5) | 4; with `recompute` 6, as the forward runs twice |
+# | cp | keys and values of s positions: 2 · 2 · s · b · kv/tp bytes, cp − 1 times (week 14) | 3; with `recompute` 4 |
+# | pp | A/tp, if pp > 1 (week 7) | 2 per microbatch and chunk |
+# | dp | (n − 1)/n of 4 + 2 bytes for each of P: reduce-scatter, all-gather (week 3) | 1 |
 #
 # **By hand.** 100 parameters, two layers, hidden 4, kv 2, sequence 8; cp 2 and everything else 1, no recomputation. So
 # s = 4, n = 2 and P = 100.
@@ -215,9 +209,8 @@ print(f"no restart at all: {goodput(taus[2], save, mean, 0):.1%}; no checkpoint 
 # | cp: a message has 2 · 2 · 4 · 2 = 32 bytes; three in each of 2 layers | 192 |
 # | dp: half of 100 · (4 + 2) bytes | 300 |
 #
-# (Three on cp: once in the forward, and in the backward once more together with their gradients.) With tp 2 instead of
-# cp 2, A is 64 bytes. A ring all-reduce over two ranks sends 2 · ½ · 64 of them; four in each of 2 layers send 512.
-# *About 7 lines each: name s, n, P and A first.*
+# (Three on cp: once in the forward, and in the backward once more with their gradients.) With tp 2 instead of cp 2, A
+# is 64 bytes. A ring over two ranks sends 2 · ½ · 64; four in each of 2 layers send 512. *About 7 lines each.*
 
 
 # %% exercise="week16.sheet"
@@ -253,9 +246,9 @@ def sent_bytes(model, layout):
 check("week16.sheet", gpu_bytes, sent_bytes)
 
 # %% [markdown]
-# Compare with the course's planner for Meta's own layout (table 4 of the paper). The planner also counts logits and
-# embeddings; yours counts the dropout masks of a GPT and keeps gradients whole, while Meta sharded them (section
-# 3.3.2). **Which axis sends most? Does your number fit into 80 GiB?**
+# Compare with the planner for Meta's own layout (table 4 of the paper). The planner also counts logits and embeddings;
+# yours keeps gradients whole, while Meta sharded them (section 3.3.2). **Which axis sends most? Does your number fit
+# into 80 GiB?**
 
 # %%
 gpu = costs.find_accelerator("h100")
@@ -351,7 +344,7 @@ print(f"MFU {mfu:.1%}, {days:.0f} days, ${dollars / 1e6:.0f} million")
 # your model for the other run with 200.
 #
 # **`estimate(known, run)`**: both are dicts of `model`, `layout` and `gpu` (its links, no `flops`); `known` also has
-# the measured `seconds`. Return the seconds of `run`. Use any method. The check asks for published runs, **within 10%**
+# the measured `seconds`. Return the seconds of `run`.  The check asks for published runs, **within 10%**
 # of the measurement, and for made-up runs, within 10% of the model, with other microbatches, chunks and degrees, on
 # slow and fast GPUs. *About 5 lines.*
 #
@@ -393,8 +386,7 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Step time"
 
 # %% [markdown]
 # All of these come from one number and your own formulas. **Which rows have the largest errors, and in which
-# direction?** Small models have narrow matrices, on which a GPU achieves less. Write down the largest error: your
-# document needs it.
+# direction?** Small models have narrow matrices, on which a GPU achieves less. Your document needs the largest error.
 #
 # ## 6 · Read real code
 #
@@ -403,7 +395,7 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Step time"
 # 1. `"not_counted"`: in which `WorkerState` are the workers when `_invoke_run` restarts them *without* using up a
 #    restart? A name.
 # 2. `"order"`: which two methods does `_restart_workers` call, in which order? A list.
-# 3. `"default"`: how many restarts does a `WorkerSpec` allow by default? A number. And torchrun? (Look; not graded.)
+# 3. `"default"`: how many restarts does a `WorkerSpec` allow by default? A number.
 
 # %% exercise="week16.reading"
 reading_answers = {"not_counted": None, "order": None, "default": None}
@@ -417,7 +409,7 @@ reading_answers["default"] = 3
 check("week16.reading", reading_answers)
 
 # %% [markdown]
-# If three restarts are allowed, how many hours does the run of section 1 last?
+# With three restarts, how many hours would the run of section 1 last?
 #
 # ## 7 · Challenge: the cheapest design
 #
@@ -516,8 +508,8 @@ for name, value in mine.items():
 # %% [markdown]
 # ## 8 · The document
 #
-# The check above graded the numbers. The rest is judgment, and your instructor reads it. First see the planner's
-# numbers for the same design, and the effect of wrong assumptions.
+# The check graded the numbers; your instructor reads the rest. First see the planner's numbers for the same design, and
+# the effect of wrong assumptions.
 
 # %%
 axes = {axis: mine[axis] for axis in ("tp", "cp", "pp", "dp")}
@@ -588,8 +580,8 @@ figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, li
 # %% [markdown]
 # ## 9 · Interview: the oral bank
 #
-# Nearly fifty questions from all sixteen weeks, asked with *your* design's numbers. Answers are folded, and the
-# course's formulas compute each number in them. Start with three. **Say your answer aloud before you unfold it.**
+# Nearly fifty questions from all sixteen weeks, with *your* design's numbers and folded answers. Start with three.
+# **Answer aloud before you unfold.**
 
 # %%
 figures.show_questions(chosen, seed=16, count=3)
@@ -624,18 +616,13 @@ figures.oral_exam(chosen)
 # The batch is fixed. With more GPUs, each has fewer microbatches, so bubbles and gradients take a larger share.
 # </details>
 #
-# <details><summary>A change makes a NaN go away. What do you still ask?</summary>
-#
-# What would one process give? A clamp hides a division by zero, but the mean may still be weighted wrongly.
-# </details>
-#
 # ## 11 · Take away
 #
 # > **One.** A design is a dozen numbers with units, an error, and the measurement that could change it.
 #
 # > **Two.** Failures are normal at this size. Plan for their rate, their cost, and the recovery.
 #
-# > **Three.** Review by comparing with one process: is something counted twice, divided twice, or taken for a copy?
+# > **Three.** A time model earns trust by predicting a run that it was not fitted to.
 #
 # ## 12 · Going further
 #
@@ -643,18 +630,16 @@ figures.oral_exam(chosen)
 #   where Young's interval is too short, and why R does not affect τ.
 # - Llama Team, *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: what failed, and how often a
 #   person was needed.
-# - Megatron-LM [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: a finding that none of your
-#   sixteen weeks would have caught, and which check would.
-#
-# **An experiment, not graded.** At how many GPUs does goodput fall below one half if a restart takes ten minutes? And
-# if it takes one minute?
+
 
 # %% [markdown]
-# ## Optional · Review: seven changes
+# ## Optional · Review changes, and scale the budget
 #
-# In September 2026 a report named 13 silent bugs in Megatron-LM's combinations of axes
-# ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452)). A language model with a type checker for gradients wrote
-# it, and its author says that he did not verify every bug. This hunt is based on five pull requests:
+# ### Review: seven changes
+#
+# In September 2026 a report, written by a language model with a type checker for gradients, named 13 silent bugs in
+# Megatron-LM's combinations of axes ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452)); not all were
+# verified. This hunt is based on five pull requests:
 # [#7466](https://github.com/NVIDIA/Megatron-LM/pull/7466) on smoothed labels,
 # [#7481](https://github.com/NVIDIA/Megatron-LM/pull/7481) on a router's count of tokens,
 # [#7498](https://github.com/NVIDIA/Megatron-LM/pull/7498) and [#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513)
@@ -821,5 +806,36 @@ def review(change, n):
 check("week16.review", review)
 
 # %% [markdown]
-# Such a check needs two CPU ranks and no GPU. When you reject a change, give its author a number and a test, not an
-# opinion.
+# Such a check needs no GPU. Give an author a number and a test, not an opinion.
+#
+# ### Scaling laws: is it the right model?
+#
+# So far the model and its tokens were given. Kaplan and others (arXiv 2001.08361, table 6) say how to choose them. If
+# the compute C = 6·N·D is allocated best, the parameters N grow as C to the power 0.73, and the loss falls as C to the
+# power −0.050. **`scaled_run(parameters, tokens, loss, times)`** returns parameters, tokens and loss of the best run
+# for `times` the compute, given one that is allocated best. *About 1 line.*
+#
+# **By hand:** 100 times the compute. 100 to the power 0.73 is 28.8, so N is 28.8 times as large. The rest is left for
+# the tokens, 100/28.8 = 3.47 times as many. A loss of 2 falls to 2 · 0.794 = 1.59.
+
+
+# %% exercise="week16.scaling"
+def scaled_run(parameters, tokens, loss, times):
+    """(parameters, tokens, loss) of the run that `times` the compute should train."""
+    ### BEGIN SOLUTION
+    return parameters * times**0.73, tokens * times**0.27, loss * times**-0.050
+    ### END SOLUTION
+
+
+# %% check="week16.scaling" points=1
+check("week16.scaling", scaled_run)
+
+# %%
+for name, (parameters, tokens) in {"GPT-3": (175e9, 3e11), "Llama 3 405B": (405e9, 15.6e12)}.items():
+    times = parameters * tokens / (70e9 * 2e12)
+    wanted, read, _ = scaled_run(70e9, 2e12, 2.0, times)
+    print(f"{name}: {parameters / 1e9:.0f}B on {tokens / 1e12:.1f}T; the law: {wanted / 1e9:.0f}B on {read / 1e12:.1f}T")
+
+# %% [markdown]
+# For Llama 3's compute, the law wants more parameters and far fewer tokens. Hoffmann and others (arXiv 2203.15556) later
+# found that both should grow equally. **Which does Llama 3 follow?**
