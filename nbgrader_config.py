@@ -66,6 +66,7 @@ c.Autograde.autograde_preprocessors = [
     "autograder.grading.nbgrader_bridge.ImportVerdict",  # replaces the step that executes the notebook
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.SaveAutoGrades",
+    "autograder.grading.nbgrader_bridge.SaveExtraCredit",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]

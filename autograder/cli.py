@@ -60,6 +60,17 @@ def build(
 
 
 @app.command()
+def minutes() -> None:
+    """Print the estimated minutes of each page's core and optional part."""
+    from autograder.authoring import minutes as estimate
+    from autograder.authoring import notebooks
+
+    for week in notebooks.weeks():
+        found = estimate.minutes(week)
+        print(f"{week:24} core {found.core:4.0f}  optional {found.optional:4.0f}")
+
+
+@app.command()
 def hide(
     week: Annotated[list[str] | None, typer.Argument(help="week12 …; without it, list the hidden weeks")] = None,
     show: Annotated[bool, typer.Option("--show", help="show these weeks again")] = False,

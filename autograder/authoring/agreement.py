@@ -45,7 +45,9 @@ def _of_one(check: Check, exercise: NotebookNode | None, cell: NotebookNode | No
         missing = "exercise" if exercise is None else "check"
         yield f'{name} has a registered check but no cell {missing}="{name}" on the page: add the cell'
         return
-    points = cell.metadata.nbgrader.points
+    points = notebooks.points_of(cell)
+    if notebooks.is_optional(cell) != check.optional:
+        yield f"only one of the cell {own}-check and its check says that it is optional: change one"
     if points != check.points:
         yield f"the cell {own}-check has points={points:g}, but its check has points={check.points:g}"
     bound = {name for one in statements_of(exercise.source) for name in one.binds}

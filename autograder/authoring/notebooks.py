@@ -3,7 +3,8 @@
 solutions/week01_x/week01_x.py --jupytext--> notebook with solutions --nbgrader--> course/week01_x/week01_x.ipynb
 
 A source marks its cells `exercise="week01.name"`, `check="week01.name" points=3` and, in markdown,
-`manual="week01.name" points=2`. The same source always gives the same bytes.
+`manual="week01.name" points=2`. A check with `optional=true` gives extra credit: nbgrader counts 0 points for its cell,
+whose metadata has the rest. The same source always gives the same bytes.
 """
 
 import tempfile
@@ -22,7 +23,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import ClearSolutions
 from nbgrader.utils import compute_checksum, is_solution
 from shardlab.meant import instead
-from shardlab.study.page import content_id, exercise_id  # noqa: F401 - re-exported: the inverse of `grade_id`
+from shardlab.study.page import EXTRA, content_id, exercise_id, is_optional, points_of  # noqa: F401 - re-exported
 from traitlets.config import Config
 
 from autograder.authoring.course import ROOT, load_config, pages, run_step
@@ -32,7 +33,7 @@ NOTEBOOK_METADATA = {
     "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
 }
 ONE_AT_A_TIME = threading.Lock()  # nbgrader changes PATH and logging for the whole process
-MARKS = ("exercise", "check", "manual", "points")
+MARKS = ("exercise", "check", "manual", "points", "optional")
 
 
 def weeks(root: Path = ROOT) -> list[str]:
@@ -88,9 +89,10 @@ def read_source(week: str, root: Path = ROOT) -> NotebookNode:
     notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
     notebook.nbformat_minor = 5
     for cell in notebook.cells:
-        marks = nbgrader_marks(cell)
+        marks, extra = nbgrader_marks(cell), cell.metadata.get("optional", False)
         kept = {key: value for key, value in cell.metadata.items() if key not in (*MARKS, "lines_to_next_cell")}
-        cell.metadata = nbformat.from_dict(kept | ({"nbgrader": marks} if marks else {}))
+        kept |= {"nbgrader": marks | {"points": 0}, EXTRA: marks.get("points")} if extra else {"nbgrader": marks}
+        cell.metadata = nbformat.from_dict({key: value for key, value in kept.items() if value != {}})
     _refuse_broken_marks(notebook, week)
     _name_cells(notebook)
     return notebook
@@ -210,14 +212,17 @@ def _refuse_broken_marks(notebook: NotebookNode, week: str) -> None:
     for cell in notebook.cells:
         if text := cell.metadata.get("title"):
             raise ValueError(f"{week}: no reader sees {text!r} on the line of a cell's mark: put it on its own line")
-    marked = [cell.metadata.nbgrader for cell in notebook.cells if "nbgrader" in cell.metadata]
-    ids = Counter(marks.grade_id for marks in marked)
+    cells = [cell for cell in notebook.cells if "nbgrader" in cell.metadata]
+    ids = Counter(cell.metadata.nbgrader.grade_id for cell in cells)
     twice = [name for name, count in ids.items() if count > 1]
     if twice:
         raise ValueError(f"{week}: {', '.join(twice)} is used for more than one cell: give each its own id")
-    for marks in marked:
-        if marks.grade and not (isinstance(marks.points, int | float) and marks.points > 0):
-            raise ValueError(f"{week}: {marks.grade_id} has points={marks.points!r}: write a positive number")
+    for cell in cells:
+        marks, points = cell.metadata.nbgrader, cell.metadata.get(EXTRA, cell.metadata.nbgrader.get("points"))
+        if marks.grade and not (isinstance(points, int | float) and points > 0):
+            raise ValueError(f"{week}: {marks.grade_id} has points={points!r}: write a positive number")
+        if EXTRA in cell.metadata and (not marks.grade or marks.solution):
+            raise ValueError(f"{week}: {marks.grade_id} has optional=true, which only a check can have")
         if marks.grade and not marks.solution and marks.grade_id.removesuffix("-check") not in ids:
             raise ValueError(f"{week}: the check {marks.grade_id} has no exercise cell with the same id")
 

@@ -92,6 +92,7 @@ class Check:
     parts: dict[str, float] = field(default_factory=lambda: {"": 1.0})
     hints: tuple[str, ...] = ()
     trains: bool = False  # build modules for it (see `autograder.checks.training`) and measure memory
+    optional: bool = False  # its points are extra credit: the core of a week is 100%
     makes_groups: bool = False  # the answer creates process groups, whose store can carry data that packets do not show
 
     def job(self, task: Task, answer: dict[str, Any]) -> Job:

@@ -32,6 +32,7 @@ class Exercise:
     max: float
     points: tuple[float, ...]
     mistakes: tuple[Mistake, ...]
+    optional: bool = False
 
     @property
     def counts(self) -> dict[str, int]:
@@ -65,8 +66,8 @@ class Week:
 
     @property
     def max(self) -> float:
-        """Points available from automatic checks."""
-        return sum(one.max for one in self.exercises)
+        """Points available from automatic checks of the core; optional points come on top."""
+        return sum(one.max for one in self.exercises if not one.optional)
 
     @property
     def totals(self) -> list[float]:
@@ -114,7 +115,8 @@ def _exercise(name: str, verdicts: Sequence[SubmissionRecord]) -> Exercise:
             told.setdefault(without_numbers(sentence), (sentence, []))[1].append(verdict["student"])
     mistakes = [Mistake(sentence, tuple(students)) for sentence, students in told.values()]
     mistakes.sort(key=lambda one: -len(one.students))
-    return Exercise(name, most, tuple(float(one["points"]) for one in found), tuple(mistakes))
+    optional = any(one.get("optional") for one in found)
+    return Exercise(name, most, tuple(float(one["points"]) for one in found), tuple(mistakes), optional)
 
 
 def without_numbers(sentence: str) -> str:

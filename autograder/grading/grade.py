@@ -176,6 +176,7 @@ def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> SubmissionRecord
             verdict.exercise: {
                 "points": verdict.points,
                 "max": float(verdict.max),
+                "optional": weeks.find(verdict.exercise).optional,
                 "text": verdict.text,
                 "fault": verdict.fault,
                 "look": verdict.look,

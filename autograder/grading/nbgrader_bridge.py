@@ -23,6 +23,7 @@ from autograder.reading import ingest
 from autograder.reading.dossier import dossier_of
 
 MOST_SHOWN = 30_000  # characters per cell on a feedback page
+CREDIT = "extra_credit"  # metadata of an optional check, between two of these steps
 NO_VERDICT = "Not graded: this exercise has no verdict. It counts as 0 until `autograder grade` is run."
 
 
@@ -47,7 +48,8 @@ class ImportVerdict(NbGraderPreprocessor):
     """Write each verdict into the output of its check, where nbgrader looks for points; nothing is executed.
 
     A code cell that the instructor grades gets the output it had in the sandbox. A verdict on different answers than
-    those in this notebook gives no points, and a sentence says so.
+    those in this notebook gives no points, and a sentence says so. nbgrader counts no points for an optional check;
+    they become extra credit.
     """
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
@@ -63,13 +65,27 @@ class ImportVerdict(NbGraderPreprocessor):
                 own = shown.get(notebooks.exercise_id(cell.metadata.nbgrader.grade_id))
                 cell.outputs = list(exhibits.outputs(own, cell.source))
             elif is_grade(cell):
-                marks = cell.metadata.nbgrader
-                exercise = notebooks.exercise_id(marks.grade_id)
-                points, text = verdict_of(found, exercise, float(marks.points), week)
+                exercise = notebooks.exercise_id(cell.metadata.nbgrader.grade_id)
+                points, text = verdict_of(found, exercise, notebooks.points_of(cell), week)
+                if notebooks.is_optional(cell):
+                    cell.metadata[CREDIT], points = points, 0.0
                 cell.outputs = [
                     new_output("stream", name="stdout", text=text),
                     new_output("execute_result", data={"text/plain": repr(points)}, execution_count=None),
                 ]
+        return nb, resources
+
+
+class SaveExtraCredit(NbGraderPreprocessor):
+    """Write the points of optional checks to the gradebook as extra credit."""
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        names = resources["nbgrader"]
+        with Gradebook(names["db_url"]) as gradebook:
+            for cell in [cell for cell in nb.cells if CREDIT in cell.metadata]:
+                place = cell.metadata.nbgrader.grade_id, names["notebook"], names["assignment"], names["student"]
+                gradebook.find_grade(*place).extra_credit = cell.metadata.pop(CREDIT)
+            gradebook.db.commit()
         return nb, resources
 
 
@@ -112,6 +128,7 @@ def _feedback_row(cell: NotebookNode, gradebook: Gradebook, names: dict) -> dict
     """Describe the result of one graded cell; a written answer without a score is waiting for the instructor."""
     marks = cell.metadata.nbgrader
     grade = gradebook.find_grade(marks.grade_id, names["notebook"], names["assignment"], names["student"])
+    most = notebooks.points_of(cell)
     waits = is_solution(cell) and grade.auto_score is None and grade.manual_score is None
     if waits:
         text = "waiting for the instructor"
@@ -126,8 +143,8 @@ def _feedback_row(cell: NotebookNode, gradebook: Gradebook, names: dict) -> dict
         "answer": marks.grade_id.removesuffix("-check")[:64],
         "exercise": notebooks.exercise_id(marks.grade_id).split(".", 1)[-1],
         "points": "–" if waits else f"{marks.score:g}",
-        "max": f"{marks.points:g}",
-        "state": "waits" if waits else _state(marks.score, marks.points),
+        "max": f"{most:g}" + (", optional" if notebooks.is_optional(cell) else ""),
+        "state": "waits" if waits else _state(marks.score, most),
         "told": told(text),
     }
 

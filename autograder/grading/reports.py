@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder.grading.verdict_files import SubmissionRecord
+from autograder.grading.verdict_files import SubmissionRecord, total
 from autograder.sandboxes import zygote
 from autograder.terminal import console
 
@@ -41,8 +41,9 @@ def print_class(verdicts: list[SubmissionRecord], strangers: Sequence[str] = ())
     table = Table("student", "points", "of", "not yet right", title=title)
     for one in verdicts:
         exercises = one["exercises"]
-        wrong = [name.split(".")[1] for name, exercise in exercises.items() if exercise["points"] < exercise["max"]]
-        points, most = (sum(exercise[key] for exercise in exercises.values()) for key in ("points", "max"))
+        core = {name: exercise for name, exercise in exercises.items() if not exercise.get("optional")}
+        wrong = [name.split(".")[1] for name, exercise in core.items() if exercise["points"] < exercise["max"]]
+        points, most = total(one)
         table.add_row(escape(one["student"]), f"{points:g}", f"{most:g}", ", ".join(wrong) or "–")
     console.print(table)
     faults, marked = (_students_with(verdicts, mark) for mark in ("fault", "look"))

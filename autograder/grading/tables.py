@@ -7,22 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autograder.grading.verdict_files import SubmissionRecord, read_class
+from autograder.grading.verdict_files import SubmissionRecord, read_class, total
 from autograder.reading.names import cell
+
+SHOWN = ("points", "max", "text")  # of each exercise
 
 
 def summary(verdicts: Sequence[SubmissionRecord]) -> list[dict[str, Any]]:
     """Return the content of `--json`: for each student and exercise, points, max and text."""
     return [
-        {
-            "student": one["student"],
-            "points": sum(exercise["points"] for exercise in one["exercises"].values()),
-            "max": sum(exercise["max"] for exercise in one["exercises"].values()),
-            "exercises": {
-                name: {key: exercise[key] for key in ("points", "max", "text")}
-                for name, exercise in one["exercises"].items()
-            },
-        }
+        dict(zip(("student", "points", "max"), (one["student"], *total(one)), strict=True))
+        | {"exercises": {name: {key: found[key] for key in SHOWN} for name, found in one["exercises"].items()}}
         for one in verdicts
     ]
 

@@ -143,6 +143,13 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     draft.replace(path)
 
 
+def total(verdicts: SubmissionRecord) -> tuple[float, float]:
+    """Return a submission's points, and the most that its core exercises give; optional points come on top."""
+    exercises = verdicts["exercises"].values()
+    most = sum(float(one["max"]) for one in exercises if not one.get("optional"))
+    return round(sum(float(one["points"]) for one in exercises), 4), most
+
+
 def read_class(week: str, root: Path) -> list[SubmissionRecord]:
     """Return every verdict of a week, sorted by student; skip files that cannot be read."""
     found = []

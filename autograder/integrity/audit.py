@@ -11,7 +11,7 @@ from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 from autograder.grading import grade
 from autograder.grading.hashes import checks_hash, file_hash, is_sealed
-from autograder.grading.verdict_files import SubmissionRecord
+from autograder.grading.verdict_files import SubmissionRecord, total
 from autograder.reading.dossier import open_dossier
 from autograder.reading.ingest import read_collected
 from autograder.sandboxes.zygote import LEVELS
@@ -48,8 +48,7 @@ def audit(student: str, week: str, submitted: Path, root: Path = ROOT) -> list[F
     """Return everything that determined a student's verdict. Raises ValueError when there is no verdict."""
     week = notebooks.find_week(week, root)
     path, verdicts = read_verdicts(student, week, root)
-    exercises = verdicts["exercises"].values()
-    points, most = (sum(one[key] for one in exercises) for key in ("points", "max"))
+    points, most = total(verdicts)
     level = verdicts.get("level", 0)
     edited = "" if is_sealed(verdicts) else "The verdict file was edited after it was written."
     return [

@@ -12,6 +12,7 @@ from nbgrader.api import MissingEntry
 
 from autograder.grading import grade, gradebook, roster
 from autograder.grading.roster import Student
+from autograder.grading.verdict_files import total
 from autograder.reading.ingest import read_collected
 
 
@@ -44,7 +45,7 @@ def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score
     found = {name: pair for name, pair in book.items() if name not in faulty and name not in changed}
     most = next(iter(book.values()))[1] if book else 0.0  # including written answers, which verdicts omit
     for name in only_judged:
-        points, of = _sum(verdicts[name])
+        points, of = total(verdicts[name])
         found[name] = (points, most or of)
     notes = []
     if only_judged:
@@ -107,17 +108,11 @@ def _verdicts(week: str, root: Path) -> dict[str, dict[str, Any]]:
     for path in sorted((Path(root) / "autograder" / "verdicts").glob(f"*/{week}.json")):
         try:
             verdicts = json.loads(path.read_text(encoding="utf-8"))
-            _sum(verdicts)
+            total(verdicts)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
         found[path.parent.name] = verdicts
     return found
-
-
-def _sum(verdicts: dict[str, Any]) -> tuple[float, float]:
-    exercises = verdicts["exercises"].values()
-    points, most = (sum(float(one[key]) for one in exercises) for key in ("points", "max"))
-    return round(points, 4), most
 
 
 def _score(person: Student, points: tuple[float, float], folder: Path, lms: str) -> Score:

@@ -8,7 +8,7 @@ import pytest
 from shardlab.commands.doctor import NOTE, OK
 
 from autograder import doctor
-from autograder.authoring import notebooks
+from autograder.authoring import minutes, notebooks
 from autograder.grading import reports
 from autograder.sandboxes import bubblewrap, containers, zygote
 from tests import levels
@@ -132,6 +132,23 @@ def test_a_page_opens_with_five_imports_at_most(week):
 def test_a_page_is_read_in_one_sitting(week):
     text = [cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown"]
     assert sum(len(one.split()) for one in text) <= MOST_WORDS
+
+
+MOST_MINUTES = 180
+
+
+@pytest.mark.parametrize("week", EVERY)
+def test_the_core_of_a_page_takes_three_hours_at_most(week):
+    found = minutes.minutes(week)
+    assert found.core <= MOST_MINUTES
+    assert f"*{found} · " in notebooks.read_source(week).cells[0].source, f"write *{found} · … under its title"
+
+
+@pytest.mark.parametrize("week", EVERY)
+def test_exactly_the_exercises_of_the_optional_part_give_extra_credit(week):
+    for is_optional, cells in enumerate(minutes.parts(notebooks.read_source(week).cells)):
+        checks = [cell for cell in cells if cell.metadata.get("nbgrader", {}).get("grade") and cell.cell_type == "code"]
+        assert [cell.id for cell in checks if notebooks.is_optional(cell) != is_optional] == []
 
 
 @pytest.mark.parametrize("week", [week for week in EVERY if week != "week00_start"])

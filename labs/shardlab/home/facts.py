@@ -24,7 +24,7 @@ _TIME = re.compile(r"^\*([^·*\n]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Card:
-    """One week: its subject, its hours, and how much of it is done."""
+    """One week: its subject, its hours, and how much of its core is done; `points` include optional ones."""
 
     label: str  # "week 3"
     topic: str
@@ -62,7 +62,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Home:
-    """All that the home page shows. `next` is None when every check passes."""
+    """All that the home page shows. `next` is None when every check of the core passes."""
 
     cards: Sequence[Card]
     next: Next | None
@@ -92,8 +92,8 @@ def _card(folder: Folder, week: Week) -> Card:
         question=((heading["question"] or "") if heading else "").strip(),
         takes=takes[1].strip() if takes else "",
         href=_href(folder, folder.notebook(week.name)),
-        done=sum(one.is_right for one in week.standings) + _num_written(folder, week),
-        exercises=len(week.standings) + week.num_written,
+        done=sum(one.is_right for one in week.core) + _num_written(folder, week),
+        exercises=len(week.core) + week.num_written,
         points=week.points,
         most=week.most,
         seconds=week.seconds,

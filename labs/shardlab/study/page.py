@@ -12,16 +12,21 @@ from pathlib import Path
 from nbformat import NotebookNode, v4
 
 HIDDEN = "hidden.json"  # in the course's folder
+EXTRA = "extra_points"  # metadata of an optional check, for which nbgrader counts 0 points
 BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # raised for malformed files
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise of a page; its points come from its check, or from a teacher if it `is_written`."""
+    """An exercise of a page; its points come from its check, or from a teacher if it `is_written`.
+
+    The points of an optional exercise are extra credit.
+    """
 
     name: str
     points: float
     is_written: bool = False
+    is_optional: bool = False
 
     @property
     def week(self) -> str:
@@ -38,7 +43,7 @@ def content_id(kind: str, times: int, source: str) -> str:
     return hashlib.sha256(f"{kind} {times} {source}".encode()).hexdigest()[:12]
 
 
-def marks(cell: NotebookNode) -> dict:
+def marks(cell: dict) -> dict:
     """nbgrader's metadata of a cell; {} if it has none."""
     found = cell.get("metadata", {}).get("nbgrader")
     return found if isinstance(found, dict) else {}
@@ -153,8 +158,7 @@ def exercises_of(course: Path, week: str) -> list[Exercise]:
     path = page_path(course, week)
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        graded = [found for cell in cells if (found := marks(cell)).get("grade")]
-        return [Exercise(exercise_id(one["grade_id"]), points_of(one), bool(one.get("solution"))) for one in graded]
+        return [_exercise(cell) for cell in cells if marks(cell).get("grade")]
     except BROKEN as error:
         raise ValueError(
             f"the course's page {path} is broken: {reason(error)}. Restore it with `git restore {path}`, or "
@@ -162,8 +166,19 @@ def exercises_of(course: Path, week: str) -> list[Exercise]:
         ) from None
 
 
-def points_of(found: dict) -> float:
-    """The points of a graded cell; raises TypeError if they are not a number."""
-    if isinstance(points := found["points"], bool) or not isinstance(points, int | float):
-        raise TypeError(f"the points of {found['grade_id']} are {points!r}")
+def _exercise(cell: dict) -> Exercise:
+    found = marks(cell)
+    return Exercise(exercise_id(found["grade_id"]), points_of(cell), bool(found.get("solution")), is_optional(cell))
+
+
+def is_optional(cell: dict) -> bool:
+    """Whether a graded cell gives extra credit."""
+    return EXTRA in cell["metadata"]
+
+
+def points_of(cell: dict) -> float:
+    """The points of a graded cell, extra or not; raises TypeError if they are not a number."""
+    points = cell["metadata"].get(EXTRA, marks(cell)["points"])
+    if isinstance(points, bool) or not isinstance(points, int | float):
+        raise TypeError(f"the points of {marks(cell)['grade_id']} are {points!r}")
     return points

@@ -48,12 +48,23 @@ class Week:
     seconds: float
 
     @property
+    def core(self) -> list[Standing]:
+        """The exercises that are not optional."""
+        return [one for one in self.standings if not one.exercise.is_optional]
+
+    @property
     def points(self) -> float:
+        """Points from the core and extra credit, so they can exceed `most`."""
         return sum(one.points for one in self.standings)
 
     @property
     def most(self) -> float:
-        return sum(one.exercise.points for one in self.standings)
+        """The points of the core."""
+        return sum(one.exercise.points for one in self.core)
+
+    @property
+    def is_done(self) -> bool:
+        return all(one.is_right for one in self.core)
 
     @property
     def tries(self) -> int:
@@ -114,11 +125,11 @@ def weeks(folder: Folder, rows: Sequence[Record]) -> list[Week]:
 
 
 def next_exercise(found: Sequence[Week]) -> Standing | None:
-    """The first exercise without all points in the most recent week; None when everything is right."""
-    open_weeks = [week for week in found if any(not one.is_right for one in week.standings)]
+    """The first core exercise without all points in the most recent week; None when every core is right."""
+    open_weeks = [week for week in found if not week.is_done]
     if not open_weeks:
         return None
     latest = max(open_weeks, key=lambda week: max(one.last for one in week.standings))
     touched = any(one.last >= 0 for one in latest.standings)
     chosen = latest if touched else open_weeks[0]
-    return next(one for one in chosen.standings if not one.is_right)
+    return next(one for one in chosen.core if not one.is_right)

@@ -26,7 +26,10 @@ ON_ANY_BACKGROUND = ANSISyntaxTheme(
     {Keyword: Style(bold=True), Comment: Style(italic=True), String.Doc: Style(italic=True)}
 )
 
-ALL_RIGHT = "Every check passes. Only the written answers and the interview remain: `shardlab study cards`."
+ALL_RIGHT = (
+    "Every check of the core passes. Optional exercises, written answers and the interview remain: "
+    "`shardlab study cards`."
+)
 
 
 def overview(folder: Folder, now: datetime | None = None) -> Group:
@@ -43,7 +46,7 @@ def _table(weeks: Sequence[Week]) -> Table:
         table.add_column(name, justify="right")
     for week in weeks:
         begun = any(one.last >= 0 for one in week.standings)
-        mark = "✓" if week.points >= week.most else "·" if begun else ""
+        mark = "✓" if week.is_done else "·" if begun else ""
         values = [f"{week.points:g}", f"{week.most:g}", str(week.tries), str(week.hints), time(week.seconds)]
         table.add_row(f"{week.name} {mark}", *(values if begun else ["", f"{week.most:g}", "", "", ""]))
     table.add_section()
@@ -97,6 +100,7 @@ def points(standing: Standing) -> str:
     """The points of an exercise and its tries, such as "0 of 3 points after 2 tries"."""
     text = f"{standing.points:g} of {standing.exercise.points:g} points"
     tries = "1 try" if standing.tries == 1 else f"{standing.tries} tries"
+    text = f"{text}, optional" if standing.exercise.is_optional else text
     return f"{text} after {tries}" if standing.tries else text
 
 

@@ -62,6 +62,7 @@ def test_disagreement_is_refused_with_a_sentence(monkeypatch, tmp_path, command,
     ("old", "new", "words"),
     [
         ("points=1", "points=9", "has points=9, but its check has points=1"),
+        ("points=1", "points=1 optional=true", "only one of the cell week01-naive-bill-check and its check says"),
         ('check("week01.naive-bill"', 'check("week01.exchange"', 'does not call check("week01.naive-bill", …)'),
         ("def naive_all_reduce_bill", "def bill", "does not define naive_all_reduce_bill"),
         ('# %% check="week01.naive-bill" points=1', "# %%", 'no cell check="week01.naive-bill" on the page'),

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 from autograder import cli
 from autograder.authoring import notebooks, solution
 from autograder.authoring.course import load_config, nbgrader_programs
-from autograder.grading import desk, nbgrader_bridge, people, publishing
+from autograder.grading import desk, nbgrader_bridge, people, publishing, verdict_files
 from autograder.grading.roster import Student
 from autograder.grading.verdict_files import Standing
 from autograder.lms import exchange, nbgrader_plugins, points
 from autograder.reading import ingest
-from tests.autograder.tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
+from tests.autograder.tiny_course import TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
 # ---- Verdicts reach nbgrader's gradebook and the feedback page, and no notebook is executed on the way. --------------
 
@@ -102,6 +102,27 @@ def test_known_answers_beside_the_source_reach_no_student(published):
     given = [path for name in ("autograded", "feedback") for path in (course / "autograder" / name).rglob("*")]
     assert any(path.suffix == ".html" for path in given)
     assert not [path for path in given if "known" in path.name or path.suffix == ".py"]
+
+
+@pytest.mark.parametrize(("of_double", "of_triple", "whole"), [(3.0, 2.0, 5.0), (1.0, 1.5, 2.5), (3.0, 0.0, 3.0)])
+def test_optional_points_are_extra_credit(tmp_path, of_double, of_triple, whole):
+    optional = TINY_SOURCE.replace('check="week01.triple" points=2', 'check="week01.triple" points=2 optional=true')
+    course = make_tiny_course(tmp_path, optional)
+    hand_in(course, "ada", {})
+    found = {"week01.double": (of_double, 3.0, False), "week01.triple": (of_triple, 2.0, True)}
+    exercises = {
+        name: {"points": points, "max": most, "text": "So.", "optional": optional}
+        for name, (points, most, optional) in found.items()
+    }
+    write_verdict(course, "ada", exercises)
+    for _ in range(2):  # publishing again adds nothing
+        (result,) = publishing.publish("week01", ["ada"], course)
+    with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
+        submission = gradebook.find_submission(TINY_WEEK, "ada")
+        assert (submission.score, submission.max_score) == (whole, 3 + 2)  # the core, and the written answer
+    page = result.page.read_text()
+    assert f"{of_triple:g} / 2, optional" in page and f"{whole:g} of" in " ".join(page.split())
+    assert verdict_files.total({"exercises": exercises}) == (whole, 3.0)
 
 
 def test_a_broken_or_missing_submission_does_not_stop_the_others(published):

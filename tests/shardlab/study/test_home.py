@@ -82,7 +82,7 @@ def test_when_every_check_passes_there_is_no_next(folder):
     for one in folder.exercises().values():
         check(folder, one.name, points=one.points)
     home = home_of(folder)
-    assert home.next is None and "Every check passes" in Read(shown.html(home)).text
+    assert home.next is None and "Every check of the core passes" in Read(shown.html(home)).text
 
 
 def test_broken_records_and_modules_are_notes(folder):
