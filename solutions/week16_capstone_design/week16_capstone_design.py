@@ -802,7 +802,7 @@ def review(change, n):
     ### END SOLUTION
 
 
-# %% check="week16.review" points=3
+# %% check="week16.review" points=3 optional=true
 check("week16.review", review)
 
 # %% [markdown]
@@ -827,7 +827,7 @@ def scaled_run(parameters, tokens, loss, times):
     ### END SOLUTION
 
 
-# %% check="week16.scaling" points=1
+# %% check="week16.scaling" points=1 optional=true
 check("week16.scaling", scaled_run)
 
 # %%

@@ -123,6 +123,7 @@ CHECK = Check(
     make=_make,
     judge=_judge,
     program="without_ranks",
+    optional=True,
     parts=dict.fromkeys(BUGS.values(), 0.2),
     hints=(
         "For each change, write down what one process would give, without any ranks. Then compare.",

@@ -37,6 +37,7 @@ CHECK = Check(
     make=formula_task("scaled_run", NAMES, scaled),
     judge=judge_numbers(("the parameters", "the tokens", "the loss")),
     program="without_ranks",
+    optional=True,
     masked=MASKED,
     hints=(
         "If N grows as a power of the compute C, ten times the compute means N times 10 to this power.",
