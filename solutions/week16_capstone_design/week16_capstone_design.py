@@ -119,9 +119,10 @@ check("week16.failures", interruptions)
 # over cp.
 #
 # **Goodput** (有效吞吐) is the share of the time spent on work that is not repeated. If each failure immediately
-# restarts an interval of τ + δ seconds, completing it takes M(e^((τ+δ)/M) − 1) seconds on average.  A restart takes R and may fail too, which multiplies everything by e^(R/M). So goodput = τ / (M ·
-# e^(R/M) · (e^((τ+δ)/M) − 1)) (Daly, 2006). By hand, in hours, with the best τ above and R = 0: 2 / (8 · (e^(2.25/8) −
-# 1)) = 77%, compared with 100% − 25% in the table.
+# restarts an interval of τ + δ seconds, completing it takes M(e^((τ+δ)/M) − 1) seconds on average. A restart takes R and may
+# fail too, which multiplies everything by e^(R/M). So goodput = τ / (M · e^(R/M) · (e^((τ+δ)/M) − 1)) (Daly, 2006). By
+# hand, in hours, with the best τ above and R = 0: 2 / (8 · (e^(2.25/8) − 1)) = 77%, compared with 100% − 25% in the
+# table.
 #
 # **`best_interval(save, between)`** returns Young's τ; **`goodput(interval, save, between, restart)`** returns the
 # share. *One line each.*
@@ -170,9 +171,9 @@ print(f"no restart at all: {goodput(taus[2], save, mean, 0):.1%}; no checkpoint 
 #
 # ## 3 · What a GPU holds and sends
 #
-# A model is a dict: `parameters`, `layers`, `hidden`, `heads`, `kv` (width of all keys), `sequence`. Both functions need
-# three sizes: s = sequence/cp, the positions of a rank; n = dp · cp, the ranks that hold the *same* parameters, because
-# cp splits only the sequence; and P = parameters/(tp · pp), those of a rank.
+# A model is a dict: `parameters`, `layers`, `hidden`, `heads`, `kv` (width of all keys), `sequence`. Both functions
+# need three sizes: s = sequence/cp, the positions of a rank; n = dp · cp, the ranks that hold the *same* parameters,
+# because cp splits only the sequence; and P = parameters/(tp · pp), those of a rank.
 #
 # **`gpu_bytes(model, layout)`**: what a GPU of the first stage holds in bf16, the sum of
 #
@@ -639,9 +640,8 @@ figures.oral_exam(chosen)
 #
 # In September 2026 a report, written by a language model with a type checker for gradients, named 13 silent bugs in
 # Megatron-LM's combinations of axes ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452)); not all were
-# verified. This hunt is based on five pull requests:
-# [#7466](https://github.com/NVIDIA/Megatron-LM/pull/7466) on smoothed labels,
-# [#7481](https://github.com/NVIDIA/Megatron-LM/pull/7481) on a router's count of tokens,
+# verified. This hunt is based on five pull requests: [#7466](https://github.com/NVIDIA/Megatron-LM/pull/7466) on
+# smoothed labels, [#7481](https://github.com/NVIDIA/Megatron-LM/pull/7481) on a router's count of tokens,
 # [#7498](https://github.com/NVIDIA/Megatron-LM/pull/7498) and [#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513)
 # on means over split sequences, and [#7530](https://github.com/NVIDIA/Megatron-LM/pull/7530) on a norm. Below are the
 # same bugs in our own code, with **changes a to g. Some do what a pull request does. Some only look like it.** Review
@@ -771,8 +771,8 @@ for name in seen[0]:
 # code. It divides by each rank's own count and averages: (6/3 + 4/1)/2 = 3. One process gives 10/4, so the symptom is
 # 1.2.
 #
-# Each bug is a fifth of the points: a and b, c and d, e, f, g. A fifth needs the verdict, the axis and the number of all
-# its changes, so a wrong verdict costs the whole fifth. *About 20 lines; do one bug, check it, then the next.*
+# Each bug is a fifth of the points: a and b, c and d, e, f, g. A fifth needs the verdict, the axis and the number of
+# all its changes, so a wrong verdict costs the whole fifth. *About 20 lines; do one bug, check it, then the next.*
 
 
 # %% exercise="week16.review"
@@ -834,8 +834,9 @@ check("week16.scaling", scaled_run)
 for name, (parameters, tokens) in {"GPT-3": (175e9, 3e11), "Llama 3 405B": (405e9, 15.6e12)}.items():
     times = parameters * tokens / (70e9 * 2e12)
     wanted, read, _ = scaled_run(70e9, 2e12, 2.0, times)
-    print(f"{name}: {parameters / 1e9:.0f}B on {tokens / 1e12:.1f}T; the law: {wanted / 1e9:.0f}B on {read / 1e12:.1f}T")
+    print(f"{name}: {parameters / 1e9:.0f}B on {tokens / 1e12:.1f}T", end="; ")
+    print(f"the law: {wanted / 1e9:.0f}B on {read / 1e12:.1f}T")
 
 # %% [markdown]
-# For Llama 3's compute, the law wants more parameters and far fewer tokens. Hoffmann and others (arXiv 2203.15556) later
-# found that both should grow equally. **Which does Llama 3 follow?**
+# For Llama 3's compute, the law wants more parameters and far fewer tokens. Hoffmann and others (arXiv 2203.15556)
+# later found that both should grow equally. **Which does Llama 3 follow?**

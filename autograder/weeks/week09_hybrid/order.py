@@ -37,7 +37,9 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return f"Return a dict with the keys {', '.join(case['order'])}."
     for name, expected in task.expected[0].items():
         if not close(received[name], expected):
-            return f"For ({shown(case)}), {received[name]!r} is not the seconds of {name}. Which ranks are in its group?"
+            return (
+                f"For ({shown(case)}), {received[name]!r} is not the seconds of {name}. Which ranks are in its group?"
+            )
     return None
 
 

@@ -1,4 +1,4 @@
-"""The hunt: accept or reject seven changes, each with its axis and a numeric symptom; one part for each of five bugs."""
+"""The hunt: accept or reject seven changes, each with its axis and a symptom; one part per bug."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import torch.distributed as dist
 def hybrid_step(columns, rows, inputs, targets, num_microbatches, *, tp_group, pp_group, dp_group):
     stage, last = dist.get_rank(pp_group), dist.get_world_size(pp_group) - 1
     kept, loss, gradients = [], None, [torch.zeros_like(columns), torch.zeros_like(rows)]
-    for x, target in zip(inputs.chunk(num_microbatches), targets.chunk(num_microbatches)):
-        x = x.clone()
+    for part, target in zip(inputs.chunk(num_microbatches), targets.chunk(num_microbatches), strict=True):
+        x = part.clone()
         if stage > 0:
             dist.recv(x, group=pp_group, group_src=stage - 1)
         wide = (x @ columns).clamp(min=0)
@@ -101,7 +101,7 @@ def hybrid_step(columns, rows, inputs, targets, num_microbatches, *, tp_group, p
     stage, last = dist.get_rank(pp_group), dist.get_world_size(pp_group) - 1
     columns, rows = columns.clone().requires_grad_(), rows.clone().requires_grad_()
     kept = []
-    for part, target in zip(inputs.chunk(num_microbatches), targets.chunk(num_microbatches)):
+    for part, target in zip(inputs.chunk(num_microbatches), targets.chunk(num_microbatches), strict=True):
         x = part.clone()
         if stage > 0:
             dist.recv(x, group=pp_group, group_src=stage - 1)

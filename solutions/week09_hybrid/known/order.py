@@ -9,7 +9,7 @@ from itertools import product
 
 def axis_seconds(order, sizes, sent, per_node, nvlink, network):
     places = product(*(range(sizes[name]) for name in reversed(order)))  # the last of product's factors changes fastest
-    ranks = [dict(zip(reversed(order), place)) for place in places]
+    ranks = [dict(zip(reversed(order), place, strict=True)) for place in places]
     found = {}
     for name in order:
         group = [r for r, at in enumerate(ranks) if all(at[other] == 0 for other in order if other != name)]

@@ -278,4 +278,4 @@ def test_scaling_laws_spend_the_whole_budget():
     for times in (0.5, 1, 10, 1e4):
         parameters, tokens, loss = scaled_run(70e9, 2e12, 2.0, times)
         assert parameters * tokens == pytest.approx(times * 70e9 * 2e12) and (loss < 2.0) == (times > 1)
-    assert scaled_run(1, 1, 2.0, 100)[::2] == pytest.approx((28.84, 1.589), rel=1e-3)  # the case worked on week 16's page
+    assert scaled_run(1, 1, 2.0, 100)[::2] == pytest.approx((28.84, 1.589), rel=1e-3)  # by hand on week 16's page
