@@ -8,6 +8,7 @@ import typer
 from bs4 import BeautifulSoup
 from markdown_it import MarkdownIt
 from shardlab.commands.cli import app as shardlab_app
+from shardlab.study.page import pages_in
 
 from autograder.cli import app as autograder_app
 from autograder.weeks import WEEKS as WEEKS_OF_CHECKS
@@ -119,7 +120,7 @@ def test_a_week_is_ready_in_the_syllabus_when_it_is_there():
 
 def test_the_first_screen_of_the_readme_counts_what_is_there():
     text = " ".join((ROOT / "README.md").read_text().split())
-    notebooks = len([*ROOT.glob("course/week*/week*.ipynb")])
+    notebooks = len(pages_in(ROOT / "course", ".ipynb"))
     assert f"[{notebooks} notebooks](" in text
     assert f" {sum(map(len, WEEKS_OF_CHECKS.values()))} graded exercises " in text
     assert f"[{len(EXHIBITS)} public bugs](" in text and all(one.threads for one in EXHIBITS)

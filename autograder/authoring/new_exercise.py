@@ -13,7 +13,7 @@ from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 
 TEMPLATES = Path(__file__).parents[1] / "templates" / "new"
-EXERCISE = re.compile(r"(week\d\d)\.([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
+EXERCISE = re.compile(r"(prerequisites|week\d\d|elective\d)\.([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 WEEK = re.compile(r"week(\d\d)_[a-z][a-z0-9_]*")
 FIRST = "ring-rounds"  # the first exercise of a new week
 

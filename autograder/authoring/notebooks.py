@@ -23,7 +23,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import ClearSolutions
 from nbgrader.utils import compute_checksum, is_solution
 from shardlab.meant import instead
-from shardlab.study.page import EXTRA, content_id, exercise_id, is_optional, points_of  # noqa: F401 - re-exported
+from shardlab.study.page import EXTRA, content_id, exercise_id, is_optional, pages_in, points_of  # noqa: F401 - re-exported
 from traitlets.config import Config
 
 from autograder.authoring.course import ROOT, load_config, pages, run_step
@@ -37,13 +37,11 @@ MARKS = ("exercise", "check", "manual", "points", "optional")
 
 
 def weeks(root: Path = ROOT) -> list[str]:
-    """List the weeks that have a source, by name: ["week00_start", "week01_collectives", ...].
+    """List the pages that have a source, by name: ["prerequisites", "week00_start", "week01_collectives", ...].
 
     In a course released without solutions/, these are the weeks that have a notebook.
     """
-    sources = list((Path(root) / "solutions").glob("week*/week*.py"))
-    found = sources or pages(root).glob("week*/week*.ipynb")
-    return sorted(path.stem for path in found if path.stem == path.parent.name)
+    return pages_in(Path(root) / "solutions", ".py") or pages_in(pages(root), ".ipynb")
 
 
 def find_week(week: str, root: Path = ROOT) -> str:

@@ -59,7 +59,7 @@ def answers_of(exercise: str, root: Path = ROOT) -> list[Known]:
     Raises ValueError for a diff that does not apply exactly once.
     """
     week, name = exercise.split(".")
-    paths = (root / "solutions").glob(f"{week}_*/known/{name.replace('-', '_')}.py")
+    paths = (root / "solutions").glob(f"{week}*/known/{name.replace('-', '_')}.py")
     return sorted((one for path in paths for one in _read(path, exercise)), key=lambda one: one.name)
 
 

@@ -1,5 +1,7 @@
 """Discovers every check of the course from its folders: `weekNN_topic/exercise.py` holds the CHECK of one exercise.
 
+The pages before and after the weeks are `prerequisites` and `electiveN_topic`.
+
 A file whose name begins with `_` is shared by the checks of its week. Notebooks, grading, and the kill matrix use the
 checks.
 """
@@ -10,10 +12,12 @@ from importlib import import_module
 from pathlib import Path
 
 from shardlab.meant import instead
+from shardlab.study.page import KINDS
 
 from autograder.checks.base import Check
 
-FOLDERS = {path.name.split("_")[0]: path for path in sorted(Path(__file__).parent.glob("week*")) if path.is_dir()}
+HERE = Path(__file__).parent
+FOLDERS = {path.name.split("_")[0]: path for kind in KINDS for path in sorted(HERE.glob(f"{kind}*")) if path.is_dir()}
 
 
 def _checks_in(folder: Path) -> tuple[Check, ...]:

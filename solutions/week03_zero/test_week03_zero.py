@@ -1,19 +1,16 @@
 """Week 3: the numbers stated on its page, partial credit, and the facts behind its reading questions."""
 
 import inspect
+from random import Random
 
 import pytest
-import shardlab
 import torch
-from shardlab import meter
 from shardlab.costs.memory.states import shard_elements, zero_state_bytes
-from shardlab.data_parallel import reducing
-from shardlab.data_parallel.zero import Zero1
-from torch import nn
-from torch.distributed.optim import ZeroRedundancyOptimizer
 
+from autograder import traces
 from autograder.checks import shards
-from autograder.weeks.week03_zero.reading import READING
+from autograder.traces.places import OPTIMIZER, OWN_PART
+from autograder.weeks.week03_zero import loss_scale, reading, smallest_stage
 
 
 def held(num_ranks: int) -> list[float]:
@@ -45,22 +42,39 @@ def test_fp16_loses_what_the_page_says_and_a_scale_saves_it():
     assert defaults == [2.0, 0.5, 2000]
 
 
-def kinds_of_a_step():
-    zero = Zero1(nn.Linear(3, 2), torch.optim.Adam)
-    zero.module(torch.ones(1, 3)).sum().backward()
-    with meter.record() as bill:
-        zero.step(max_norm=1.0)
-    return bill.kinds
+def test_deepspeeds_tutorial_takes_the_stages_that_the_page_derives():
+    assert [zero_state_bytes(1.5e9, 8, stage).optimizer for stage in (0, 1)] == [18e9, 2.25e9]
+    assert zero_state_bytes(1.5e9, 8, 0).total == 24e9
+    assert [zero_state_bytes(1e10, 32, stage).total for stage in (1, 2)] == [43.75e9, 24.375e9]
+    assert [smallest_stage.smallest(case) for case in smallest_stage.CHECK.public] == [0, 1, 2]
 
 
-def test_what_the_reading_questions_ask_is_so():
-    assert shardlab.run(kinds_of_a_step, ranks=2) == [READING["order"]] * 2
-    assert READING["on_the_way"] == reducing.MOST_ON_THE_WAY
-    assert "leave=MOST_ON_THE_WAY" in inspect.getsource(reducing.Gradients.send)
-    assert "_broadcast_params_from_rank" in inspect.getsource(vars(ZeroRedundancyOptimizer)["_sync_params"])
-    assert f"dist.{READING['params_by']}(" in inspect.getsource(
-        vars(ZeroRedundancyOptimizer)["_broadcast_params_from_rank"]
-    )
+@pytest.mark.parametrize("seed", range(5))
+def test_loss_scaling_is_checked_with_one_slice_a_sum_and_no_overflow(seed):
+    cases = loss_scale.CHECK.draw(Random(seed))
+    assert {kind for case in cases for kind in case["steps"]} == {"good", "one", "sum", "nan"}
+    for case in cases:
+        history = loss_scale.CHECK.make(case, Random(seed)).facts["history"]
+        assert [stepped for stepped, _ in history] == [kind == "good" for kind in case["steps"]]
+
+
+def test_predictions_come_from_the_run_of_the_layout():
+    page = reading.recorded(reading.PAGE)
+    sums, gather = ["reduce_scatter_tensor", "all_reduce"], ["all_gather_into_tensor"]
+    assert page == {"message": [640, 160], "parts": [48, 96], "calls": sums + gather}
+    changed = reading.recorded(reading.PAGE | {"world": 3, "overlap": True})
+    assert changed["calls"] == gather + sums and all(changed[key] != page[key] for key in page)
+
+
+def test_the_slices_by_hand_on_the_page():
+    """Two real ranks; the fake backend makes the same calls."""
+    layout = traces.DistributedOptimizer(2, (8, 24, 10), 10_000, overlap=False)
+    ranks = [traces.record(layout, rank, OPTIMIZER, real=True) for rank in range(2)]
+    assert [[visit.values["shard_model_param"] for visit in one.visits(OWN_PART)] for one in ranks] == [
+        [[240]],
+        [[192]],
+    ]
+    assert ranks == [traces.record(layout, rank, OPTIMIZER) for rank in range(2)]
 
 
 def test_half_of_the_cut_earns_half_of_the_points(judged):

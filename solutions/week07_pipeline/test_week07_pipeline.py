@@ -1,8 +1,6 @@
-"""Week 7: the checks' reference solutions, partial credit, and the facts behind the reading questions."""
+"""Week 7: the checks' reference solutions, partial credit, and what Megatron's schedule sends."""
 
-import inspect
 import math
-import re
 from fractions import Fraction
 from random import Random
 from types import ModuleType
@@ -16,15 +14,15 @@ from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.bounds import least_makespan
 from shardlab.pipeline_parallel.schedule import num_stages, parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from torch.distributed.pipelining import Schedule1F1B
 
 from autograder import weeks
 from autograder.authoring import notebooks
 from autograder.matrices import known
 from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.reading.own import block_of
-from autograder.weeks.week07_pipeline import pipeline_step, smallest, split_stages
-from autograder.weeks.week07_pipeline.reading import READING
+from autograder.traces import Pipeline, record
+from autograder.traces.places import BACKWARD, COOLDOWN, ONE_F_ONE_B, STEADY
+from autograder.weeks.week07_pipeline import bubble, pipeline_step, reading, smallest, split_stages
 
 
 def answer_of(folder: str, name: str) -> str:
@@ -58,6 +56,15 @@ def test_the_least_slowest_stage_is_that_of_every_way_to_cut():
 def test_eight_stages_need_64_microbatches_for_less_than_ten_per_cent():
     assert smallest.smallest(8, 10) == 64
     assert smallest.smallest(1, 5) == 1
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4, 8, 16])
+def test_the_bubble_over_the_work_is_the_formula_of_the_paper(replicas):
+    case = {"num_ranks": 32 // replicas, "num_microbatches": 128 // replicas}
+    _, share, _ = bubble.CHECK.make(case, Random(0)).expected[0]
+    assert share == pytest.approx((32 - replicas) / 128)
+    timeline = simulate(builders.one_f_one_b(*case.values()))
+    assert share == pytest.approx(timeline.idle[0] / timeline.busy[0])
 
 
 def test_one_process_is_the_mean_over_all_rows():
@@ -126,13 +133,20 @@ def test_partial_credit(judged, exercise, name, points, right):
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 
-def test_what_the_reading_questions_ask_is_in_torch():
-    source = inspect.getsource(Schedule1F1B._step_microbatches)
-    assert "self._num_stages - self._stage.stage_index" in source and READING["forwards_first"] == min(32, 8 - 2)
-    turn = source[source.index("while True") : source.index("# Cooldown")]
-    assert re.findall(r'desc="(\w+_recv)"|(?:_stage\.)(\w+_one_chunk)', turn) == [
-        (name, "") if "recv" in name else ("", name) for name in READING["order"]
-    ]
+def test_predictions_come_from_the_run_of_the_layout():
+    page = reading.recorded(reading.PAGE)
+    assert page == {"ranks": [1, 3, 5, 7], "before": 5, "next": [["isend", 7], ["irecv", 7]]}
+    changed = reading.recorded(reading.PAGE | {"pp": 8, "microbatches": 9})
+    assert all(changed[key] != page[key] for key in page)
+
+
+def test_the_messages_by_hand_on_the_page():
+    """Two real ranks and two microbatches; one rank of many on the fake backend sends the same."""
+    layout = Pipeline(world=2, tp=1, pp=2, chunks=1, microbatches=2, s=3, b=1, h=8)
+    first, last = (record(layout, rank, ONE_F_ONE_B, real=True) for rank in range(2))
+    assert len(first.before(BACKWARD, COOLDOWN)) == 3
+    assert [(call.name, call.peer) for call in last.next_batch(STEADY)] == [("isend", 0), ("irecv", 0)]
+    assert first == record(layout, 0, ONE_F_ONE_B) and last == record(layout, 1, ONE_F_ONE_B)
 
 
 READS_THE_FILE = """
@@ -161,5 +175,7 @@ def test_numbers_in_the_text_are_those_of_the_functions():
     short = parse_schedule(function_of("capped", "short_warm_up", "capped")(4, 8, 2))
     assert f"{least_makespan(4, 8, 2):g} units instead of {least_makespan(4, 8, 4):g}" in text
     assert f"obeys the cap, but takes {simulate(short).makespan:g}" in text
+    eight = simulate(builders.gpipe(8, 32)).bubble
+    assert f"where your formula says {eight:.0%}" in text and 8 * (1 - eight) == pytest.approx(6.56, abs=0.01)
     busy = 1 - simulate(builders.gpipe(2, 4)).bubble
     assert f"used at M/(M+P−1) = {busy:.0%}, and the step is {2 * busy:g} times" in text

@@ -1,21 +1,17 @@
 """Week 8: the numbers on its page, the reference values of its checks, and the facts behind its reading questions."""
 
-import inspect
 from random import Random
 
 import pytest
-import torch
-from shardlab.pipeline_parallel import execution, split_backward
 from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zbv
 from shardlab.pipeline_parallel.communication import MessageBatch, communicate
 from shardlab.pipeline_parallel.durations import Durations
-from shardlab.pipeline_parallel.schedule import Kind
+from shardlab.pipeline_parallel.schedule import Kind, parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from torch import nn
-from torch.distributed.pipelining import _backward
 
-from autograder.weeks.week08_zero_bubble import bubbles, v_schedule, wins
-from autograder.weeks.week08_zero_bubble.reading import READING
+from autograder.traces import Pipeline, record
+from autograder.traces.places import INTERLEAVED
+from autograder.weeks.week08_zero_bubble import bubbles, held, reading, v_schedule, wins
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -24,6 +20,32 @@ def test_both_bubbles_are_the_printed_formulas(seed):
         expected = bubbles.CHECK.make(case, Random(0)).expected[0]
         hops, f, i, w = (case[name] for name in bubbles.NAMES)
         assert expected == pytest.approx(((hops - 1) * (f + i + w), (hops - 1) * (f + i - w)))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 7])
+def test_postponed_weights_fill_the_places_that_1f1b_leaves_free(ranks):
+    for rank in range(ranks):
+        one, zero = held.CHECK.make(dict(zip(held.NAMES, (ranks, rank, 34, 16), strict=True)), Random(0)).expected[0]
+        assert (one, zero) == ((ranks - rank) * 34, (ranks - rank) * 34 + rank * 16)
+        assert zero <= ranks * 34  # table 2 of the paper: both peaks are p times M_B
+    assert peak_activations(zb_h1(ranks, 2 * ranks), until=Kind.W) == [ranks] * ranks
+
+
+def test_three_tries_to_place_w_save_a_tick_each():
+    """The block of section 7, and the rule for rank 1 of 3."""
+    after = "0F0 0F1 0I0 0W0 0I1 0W1", "1F0 1I0 1W0 1F1 1I1 1W1"
+    later = after[0], "1F0 1I0 1F1 1I1 1W0 1W1"
+    tries = [parse_schedule([row.split() for row in rows]) for rows in (after, later)]
+    assert [simulate(one).makespan for one in (one_f_one_b(2, 2), *tries)] == [9, 8, 7]
+    assert tries[1] == zb_h1(2, 2)
+    assert " ".join(map(str, zb_h1(3, 4)[1])) == "1F0 1F1 1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3"
+
+
+def test_the_lives_of_half_stages_are_those_of_the_table():
+    begin_to_end = [8 - 2 * stage for stage in range(4)]  # F of stage s begins at s, its I ends at 8 - s
+    by_rank = {"interleaved": [(0, 2), (1, 3)], "V": [(0, 3), (1, 2)]}
+    sums = {name: [sum(begin_to_end[s] for s in own) for own in ranks] for name, ranks in by_rank.items()}
+    assert sums == {"interleaved": [12, 8], "V": [10, 10]}
 
 
 def test_zb_h2_idles_by_the_same_letters_with_b_for_the_input():
@@ -75,13 +97,18 @@ def test_partial_credit(judged, exercise, name, points, right):
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 
-def test_what_the_reading_questions_ask_is_so():
-    a, b = nn.Linear(4, 4), nn.Linear(4, 4)
-    rows = torch.ones(2, 4, requires_grad=True)
-    output = nn.Sequential(a, nn.ReLU(), b, nn.ReLU(), a)(rows)
-    finish = split_backward.backward_input(output, torch.ones(2, 4), rows)
-    assert len(inspect.getclosurevars(finish).nonlocals["late"]) == READING["late_cuts"]
-    assert f"torch.autograd.{READING['weights_by']}(" in inspect.getsource(_backward.stage_backward_weight)
-    calls = inspect.getsource(execution._Passes.input_of) + inspect.getsource(execution._Passes._compute)
-    last = [calls.rindex(f".{name}") for name in READING["order"]]
-    assert last == sorted(last)
+def test_predictions_come_from_the_run_of_the_layout():
+    page = reading.recorded(reading.PAGE)
+    assert page == {"before": 9, "forward": [1, 2], "backward": 0, "messages": 64}
+    changed = reading.recorded(reading.PAGE | {"rank": 3, "chunks": 3})
+    assert changed == {"before": 9, "forward": [1, 2], "backward": 1, "messages": 80}
+
+
+def test_the_order_by_hand_on_the_page():
+    """Two real ranks; the fake backend makes the same calls."""
+    layout = Pipeline(world=2, tp=1, pp=2, chunks=2, microbatches=4, s=3, b=1, h=8)
+    ranks = [record(layout, rank, INTERLEAVED, real=True) for rank in range(2)]
+    assert ranks == [record(layout, rank, INTERLEAVED) for rank in range(2)]
+    case = {"rank": 0, "pp": 2, "chunks": 2, "microbatches": 4, "visit": 5}
+    assert reading.recorded(case) == {"before": 5, "forward": [0, 2], "backward": 1, "messages": len(ranks[0].calls)}
+    assert len(ranks[0].calls) == 24

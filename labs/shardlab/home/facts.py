@@ -107,9 +107,9 @@ def _cells(folder: Folder, week: str) -> list[NotebookNode]:
 
 
 def _label(week: str) -> str:
-    """Return "week 3" for "week03_zero"."""
-    number = week.partition("_")[0].removeprefix("week")
-    return f"week {int(number)}" if number.isdecimal() else week
+    """Return "week 3" for "week03_zero", and "prerequisites" for "prerequisites"."""
+    kind, number = re.fullmatch(r"(\D*)(\d*)", week.partition("_")[0]).groups()
+    return f"{kind} {int(number)}" if number else kind
 
 
 def _href(folder: Folder, path: Path) -> str:

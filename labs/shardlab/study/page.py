@@ -12,6 +12,7 @@ from pathlib import Path
 from nbformat import NotebookNode, v4
 
 HIDDEN = "hidden.json"  # in the course's folder
+KINDS = ("prerequisites", "week", "quiz", "elective")  # how the names of pages begin, in the order of the course
 EXTRA = "extra_points"  # metadata of an optional check, for which nbgrader counts 0 points
 BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # raised for malformed files
 
@@ -127,8 +128,14 @@ def free(path: Path) -> Path:
 
 def weeks_of(course: Path) -> list[str]:
     """The weeks of a course by name, such as "week01_collectives", in order, without hidden ones."""
-    pages = course.glob("week*/week*.ipynb")
-    return sorted({path.stem for path in pages if path.stem == path.parent.name}.difference(hidden_in(course)))
+    hidden = hidden_in(course)
+    return [name for name in pages_in(course, ".ipynb") if name not in hidden]
+
+
+def pages_in(folder: Path, suffix: str) -> list[str]:
+    """The names of all pages NAME/NAME.suffix of a folder, in the order of the course."""
+    paths = [path for kind in KINDS for path in sorted(folder.glob(f"{kind}*/{kind}*{suffix}"))]
+    return [path.stem for path in paths if path.stem == path.parent.name]
 
 
 def hidden_in(course: Path) -> list[str]:

@@ -98,6 +98,18 @@ def layer_activation_bytes_exactly(
     return sum(one.num_bytes for one in kept)
 
 
+def modern_layer_tensors(model: Transformer, layout: Layout) -> list[Saved]:
+    """The tensors that one layer as in Llama keeps (`model.ModernBlock`), with numbers of two bytes.
+
+    RMSNorm saves its input and one float32 per position; the matrices that read its output share one tensor. One kernel
+    saves queries, keys and values of the key-value heads, its output, and a float32 per query head. SwiGLU as separate
+    operators saves the gate, its SiLU, the passing half and their product. Not counted: the cosines and sines of rotary
+    positions, which all layers share.
+    """
+    model = replace(model, gated=True, flash=True)
+    return layer_activation_tensors(model, layout, dropout=False, statistics_bytes=2)  # 2 times 2: one float32
+
+
 def _attention(model: Transformer, t: int, positions: float, dropout: bool, bytes_each: int) -> list[Saved]:
     """Each rank has a/t heads and the key-value heads that they use, at least one."""
     queries = bytes_each * positions * model.query_width / t
