@@ -37,6 +37,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
     ],
     "autograder": [
         ("jobs", "terminal"),
+        ("traces",),
         ("checks",),
         ("weeks",),
         ("authoring",),

@@ -4,18 +4,13 @@ import inspect
 from random import Random
 
 import pytest
-import shardlab
 import torch
-from shardlab import meter
 from shardlab.costs.memory.states import shard_elements, zero_state_bytes
-from shardlab.data_parallel import reducing
-from shardlab.data_parallel.zero import Zero1
-from torch import nn
-from torch.distributed.optim import ZeroRedundancyOptimizer
 
+from autograder import traces
 from autograder.checks import shards
-from autograder.weeks.week03_zero import loss_scale, smallest_stage
-from autograder.weeks.week03_zero.reading import READING
+from autograder.traces.places import OPTIMIZER, OWN_PART
+from autograder.weeks.week03_zero import loss_scale, reading, smallest_stage
 
 
 def held(num_ranks: int) -> list[float]:
@@ -63,22 +58,23 @@ def test_loss_scaling_is_checked_with_one_slice_a_sum_and_no_overflow(seed):
         assert [stepped for stepped, _ in history] == [kind == "good" for kind in case["steps"]]
 
 
-def kinds_of_a_step():
-    zero = Zero1(nn.Linear(3, 2), torch.optim.Adam)
-    zero.module(torch.ones(1, 3)).sum().backward()
-    with meter.record() as bill:
-        zero.step(max_norm=1.0)
-    return bill.kinds
+def test_predictions_come_from_the_run_of_the_layout():
+    page = reading.recorded(reading.PAGE)
+    sums, gather = ["reduce_scatter_tensor", "all_reduce"], ["all_gather_into_tensor"]
+    assert page == {"message": [640, 160], "parts": [48, 96], "calls": sums + gather}
+    changed = reading.recorded(reading.PAGE | {"world": 3, "overlap": True})
+    assert changed["calls"] == gather + sums and all(changed[key] != page[key] for key in page)
 
 
-def test_what_the_reading_questions_ask_is_so():
-    assert shardlab.run(kinds_of_a_step, ranks=2) == [READING["order"]] * 2
-    assert READING["on_the_way"] == reducing.MOST_ON_THE_WAY
-    assert "leave=MOST_ON_THE_WAY" in inspect.getsource(reducing.Gradients.send)
-    assert "_broadcast_params_from_rank" in inspect.getsource(vars(ZeroRedundancyOptimizer)["_sync_params"])
-    assert f"dist.{READING['params_by']}(" in inspect.getsource(
-        vars(ZeroRedundancyOptimizer)["_broadcast_params_from_rank"]
-    )
+def test_the_slices_by_hand_on_the_page():
+    """Two real ranks; the fake backend makes the same calls."""
+    layout = traces.DistributedOptimizer(2, (8, 24, 10), 10_000, overlap=False)
+    ranks = [traces.record(layout, rank, OPTIMIZER, real=True) for rank in range(2)]
+    assert [[visit.values["shard_model_param"] for visit in one.visits(OWN_PART)] for one in ranks] == [
+        [[240]],
+        [[192]],
+    ]
+    assert ranks == [traces.record(layout, rank, OPTIMIZER) for rank in range(2)]
 
 
 def test_half_of_the_cut_earns_half_of_the_points(judged):

@@ -45,7 +45,7 @@ import torch
 import torch.distributed as dist
 from shardlab import costs, data_parallel, figures, meter
 
-from autograder import check
+from autograder import check, traces
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -538,34 +538,60 @@ check("week03.clip", clip_slices, cases=cases)
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Open `labs/shardlab/data_parallel/` (`sharded_optimizer.py`, `zero.py`, `reducing.py`) and, in your installed torch,
-# `torch/distributed/optim/zero_redundancy_optimizer.py`.
+# Megatron-Core's `DistributedOptimizer` is ZeRO-1 with flat buffers. `record` runs the installed `megatron-core` in
+# another process, for one rank of many. (To install it: `%pip install megatron-core==0.16.1`.) Read how
+# `param_and_grad_buffer.py` pads, in `_pad_start_of_param_if_needed` and `_pad_end_of_bucket_if_needed`.
 #
-# 1. `"on_the_way"`: many equal buckets have been sent in a backward of `Zero2`. At most how many of them still hold
-#    their full gradients when `Gradients.send` in `reducing.py` returns? A number.
-# 2. `"params_by"`: torch's `ZeroRedundancyOptimizer` assigns whole parameters to ranks. Which collective, in
-#    `_sync_params`, sends the updated ones back to all ranks? A name.
-# 3. `"order"`: `Zero1.step(max_norm=1.0)`: which three collectives run, in order? A list of names as in week 1, with
-#    `_`. The calls themselves are in `flat.py` and `mesh/gradient_norm.py`.
+# **`predict_trace(rank, world, widths, overlap)`** returns a dict; the check runs Megatron for each layout and
+# compares. `widths` such as `[8, 24, 10]` are linear layers 8 → 24 → 10 without biases, all in one bucket. Each entry
+# earns a third of the points:
 #
-# One more, ungraded, about DeepSpeed's `deepspeed/runtime/zero/stage_1_and_2.py`:
+# 1. `"message"`: how many numbers a rank gives to the reduce-scatter of the gradients, and how many it gets;
+# 2. `"parts"`: how many numbers of each weight are in this rank's slice, in the buffer's order, without zeros;
+# 3. `"calls"`: the names of the calls of the second step, from `zero_grad_buffer` on, such as `"all_reduce"`. With
+#    `overlap`, updated weights are gathered only when a forward needs them.
 #
-# <details><summary>Where does DeepSpeed avoid the bug of section 8?</summary>
+# **By hand**, `[8, 24, 10]` on two ranks: the last weight comes first, at 0 to 240; the other starts at the next
+# multiple of 64, 256, and ends at 448. That is padded to 512, a multiple of 128 and of two, so a rank keeps 256. Rank 0
+# has `[240]`, rank 1 has `[192]`. *About 13 lines.*
 #
-# Look for `get_grad_norm_direct`: each rank's partial sum is all-reduced over `dp_process_group`, and the root is
-# taken afterwards.
+# <details><summary>And where does DeepSpeed avoid the bug of section 8?</summary>
+#
+# In `deepspeed/runtime/zero/stage_1_and_2.py`, look for `get_grad_norm_direct`: each rank's partial sum is all-reduced
+# over `dp_process_group`, and the root is taken afterwards.
 # </details>
 
-# %% exercise="week03.reading"
-reading_answers = {"on_the_way": None, "params_by": None, "order": None}
-### BEGIN SOLUTION
-reading_answers["on_the_way"] = 2
-reading_answers["params_by"] = "broadcast"
-reading_answers["order"] = ["reduce_scatter", "all_reduce", "all_gather"]
-### END SOLUTION
+# %%
+for place in traces.places.OPTIMIZER:
+    print(place.path, place.source(before=1), sep="\n")
 
-# %% check="week03.reading" points=1
-check("week03.reading", reading_answers)
+
+# %% exercise="week03.reading"
+def predict_trace(rank, world, widths, overlap):
+    """What Megatron's run shows on this rank: {message, parts, calls}."""
+    ### BEGIN SOLUTION
+    sizes = [widths[n] * widths[n + 1] for n in range(len(widths) - 1)]
+    start, places_of = 0, []
+    for size in reversed(sizes):
+        start = -(-start // 64) * 64
+        places_of.append((start, start + size))
+        start += size
+    unit = next(n for n in range(128, 128 * world + 1, 128) if n % world == 0)
+    total = -(-start // unit) * unit
+    first, last = rank * total // world, (rank + 1) * total // world
+    parts = [min(end, last) - max(begin, first) for begin, end in places_of]
+    gather, sums = ["all_gather"], ["reduce_scatter", "all_reduce"]
+    calls = gather + sums if overlap else sums + gather
+    return {"message": [total, total // world], "parts": [n for n in parts if n > 0], "calls": calls}
+    ### END SOLUTION
+
+
+# %% check="week03.reading" points=2
+check("week03.reading", predict_trace)
+
+# %%
+layout = traces.DistributedOptimizer(world=4, widths=(8, 24, 10, 8), bucket=10_000, overlap=False)
+print(traces.record(layout, 2, traces.places.OPTIMIZER))
 
 # %% [markdown]
 # ## 10 · Interview: 100 million parameters on two GPUs

@@ -1,22 +1,21 @@
 """Week 5: numbers stated on its page, reference answers checked by hand, partial credit, and facts in its reading."""
 
 import ast
-import inspect
 import math
 from random import Random
 
 import pytest
 import shardlab
 import torch
-from megatron.core.tensor_parallel import cross_entropy as megatron_loss
-from megatron.core.tensor_parallel import layers, mappings
+from megatron.core.tensor_parallel import mappings
 from shardlab.costs import links
 from shardlab.costs.machines import find_accelerator, links_of
 
 from autograder import weeks
 from autograder.authoring import notebooks
-from autograder.weeks.week05_tensor_parallel import bill, cross_entropy, heads, mlp, operators, why_eight
-from autograder.weeks.week05_tensor_parallel.reading import READING
+from autograder.traces import TensorParallel, record
+from autograder.traces.places import GRAD_INPUT, LINEAR
+from autograder.weeks.week05_tensor_parallel import bill, cross_entropy, heads, mlp, operators, reading, why_eight
 
 WEEK = "week05_tensor_parallel"
 
@@ -130,15 +129,20 @@ def test_padding_and_long_sequences_are_always_drawn(seed):
     assert all(case["sequence"] > case["hidden"] for case in heads.CHECK.draw(Random(seed)))
 
 
-def test_what_the_reading_questions_ask_is_so():
-    f = getattr(mappings, READING["f"])
-    assert "return input_" in inspect.getsource(f.forward) and "_reduce(" in inspect.getsource(f.backward)
-    forward = inspect.getsource(megatron_loss._VocabParallelCrossEntropy.forward)
-    assert forward.count("torch.distributed.all_reduce(") == READING["loss"]
-    backward = inspect.getsource(layers.LinearWithGradAccumulationAndAsyncCommunication.backward)
-    reduced = backward[backward.index("if ctx.allreduce_dgrad:") :]
-    places = [reduced.index("all_reduce("), reduced.index("grad_weight = grad_output"), reduced.rindex("handle.wait()")]
-    assert places == sorted(places) and READING["order"] == ["all_reduce", "grad_weight", "wait"]
+def test_predictions_come_from_the_run_of_the_layout():
+    page = reading.recorded(reading.PAGE)
+    assert page["weight"] == [8, 4] and page["followed"] == [1, 3, 5] and page["ranks"] == [4, 5, 6, 7]
+    changed = reading.recorded(reading.PAGE | {"tp": 2, "blocks": 1, "b": 2})
+    assert all(changed[key] != page[key] for key in page)
+    assert reading.recorded(reading.PAGE | {"tp": 1})["calls"] == 3 * [[3, 1]]
+
+
+def test_the_forward_by_hand_on_the_page():
+    """Two ranks, one MLP, on real ranks: the shapes are those of the fake backend."""
+    layout = TensorParallel(world=2, tp=2, blocks=1, s=3, b=1, h=8, f=16, vocabulary=12)
+    trace = record(layout, 1, LINEAR, real=True)
+    assert len(trace.calls) == 2 + 3 + 2 and trace.followed(GRAD_INPUT) == [1, 3]
+    assert trace == record(layout, 1, LINEAR)
 
 
 def reduced_by_megatron():

@@ -566,29 +566,47 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 #
 # ## 9 · Read real code
 #
-# In `megatron-core` 0.16.1, open `mappings.py`, `layers.py` and `cross_entropy.py` of `megatron/core/tensor_parallel`.
-# (`labs/lab02-megatron/setup_environment.sh` installs it, and `%pip show megatron-core` in a cell prints its folder; or
-# read that release on GitHub.) Where are the messages?
+# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`) and notes all calls, and visits to
+# the lines below. Model: embedding, `blocks` MLPs, head, loss.
 #
-# 1. `"f"`: which class of `mappings.py` is f? A name.
-# 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.
-# 3. `"order"`: the backward of a column layer, `LinearWithGradAccumulationAndAsyncCommunication`, hides its message.
-#    With `allreduce_dgrad`, in which order do `wait`, `all_reduce` and the product for `grad_weight` happen? A list
-#    of three names.
+# **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; a run decides:
 #
-# One more, ungraded: where does `RowParallelLinear` add its bias? Here, `labs/shardlab/tensor_parallel/` has the same
-# layers, and `docs/one-screen/tensor-parallel.md` shows a whole training step on one screen.
+# 1. `"ranks"`: global ranks of each call's group;
+# 2. `"weight"`: its shape at the **second** visit to the line in `forward`;
+# 3. `"followed"`: which visits to the line in `backward` have a call before the next?
+# 4. `"calls"`: the shapes of all-reduced tensors, in order.
+#
+# **By hand**, two ranks, one MLP: g of embedding and row layer, three numbers per token, f of head and column layer:
+# 7 shapes. The backward visits head, row, column: `[1, 3]`. *About 8 lines.*
+
+# %%
+from autograder.traces import TensorParallel, places, record
+
+for place in places.LINEAR:
+    print(place.path, place.source(before=1), sep="\n")
+
 
 # %% exercise="week05.reading"
-reading_answers = {"f": None, "loss": None, "order": None}
-### BEGIN SOLUTION
-reading_answers["f"] = "_CopyToModelParallelRegion"
-reading_answers["loss"] = 3
-reading_answers["order"] = ["all_reduce", "grad_weight", "wait"]
-### END SOLUTION
+def predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary):
+    """What Megatron's run shows on this rank: {ranks, weight, followed, calls}."""
+    ### BEGIN SOLUTION
+    first = rank // tp * tp
+    summed = [[s, b, h]] * (1 + blocks) if tp > 1 else []
+    return {
+        "ranks": list(range(first, first + tp)),
+        "weight": [h, f // tp],  # Megatron stores [outputs, inputs]
+        "followed": list(range(1, 2 * blocks + 2, 2)) if tp > 1 else [],
+        "calls": summed + 3 * [[s, b]] + summed,
+    }
+    ### END SOLUTION
 
-# %% check="week05.reading" points=1
-check("week05.reading", reading_answers)
+
+# %% check="week05.reading" points=2
+check("week05.reading", predict_trace)
+
+# %%
+sizes = {"world": 8, "tp": 4, "blocks": 2, "s": 3, "b": 1, "h": 8, "f": 16, "vocabulary": 12}
+print(record(TensorParallel(**sizes), 6, places.LINEAR))
 
 # %% [markdown]
 # ## 10 · Interview: why at most eight?

@@ -1,13 +1,11 @@
 """Week 6: the numbers stated on its page, reference answers compared with one process, and partial credit."""
 
 import importlib
-import inspect
 from dataclasses import replace
 from random import Random
 
 import pytest
 import torch
-from megatron.core.tensor_parallel import layers, mappings, random
 from shardlab import meter
 from shardlab.costs.models.flops import hardware_flops_per_token, model_flops_per_token, utilisation
 from shardlab.costs.models.zoo import ZOO
@@ -15,8 +13,18 @@ from shardlab.model.modern import ModernBlock
 
 from autograder import weeks
 from autograder.authoring import notebooks
-from autograder.weeks.week06_sequence_parallel import _shared, activations, block, memory_cap, modern, norm, operators
-from autograder.weeks.week06_sequence_parallel.reading import READING
+from autograder.traces import SequenceParallel, record
+from autograder.traces.places import LINEAR
+from autograder.weeks.week06_sequence_parallel import (
+    _shared,
+    activations,
+    block,
+    memory_cap,
+    modern,
+    norm,
+    operators,
+    reading,
+)
 
 five_thirty = importlib.import_module("autograder.weeks.week06_sequence_parallel.530b")
 LAYER_OF_530B = weeks.find("week06.530b").make({}, Random(0)).expected[0]
@@ -171,14 +179,18 @@ def test_every_seed_draws_a_cap_under_which_a_full_layer_replaces_two(seed):
     assert any(memory_cap.least_flops(case) == 0 for case in drawn)
 
 
-def test_what_the_reading_questions_ask_is_so():
-    linear = inspect.getsource(layers.LinearWithGradAccumulationAndAsyncCommunication)
-    assert linear.count("dist_all_gather_func(") == READING["gathers"]
-    otherwise = inspect.getsource(mappings._GatherFromSequenceParallelRegion.backward).split("else:")[1]
-    assert READING["not_reduced"] in otherwise
-    backward = inspect.getsource(random.CheckpointFunction.backward).split("with _fork_rng")[1]
-    places = [backward.index(f"{name}(") for name in READING["order"]]
-    assert places == sorted(places)
+def test_predictions_come_from_the_run_of_the_layout():
+    page = reading.recorded(reading.PAGE)
+    assert page["kept"] == [[4, 1, 6], [8, 1, 6]] and page["next"] == ["all_gather_into_tensor", [4, 1, 6]]
+    changed = reading.recorded(reading.PAGE | {"whole_gradient": False, "s": 4})
+    assert len(changed["calls"]) == len(page["calls"]) + 1 == 7 and all(changed[key] != page[key] for key in page)
+
+
+def test_real_ranks_call_what_the_fake_backend_calls():
+    layout = SequenceParallel(world=2, f=12, **reading.PAGE)
+    assert [record(layout, rank, LINEAR, real=True) for rank in range(2)] == [
+        record(layout, rank, LINEAR) for rank in (0, 1)
+    ]
 
 
 def test_a_recomputation_that_keeps_everything_earns_two_thirds(judged):

@@ -623,17 +623,23 @@ print(f"attention {attention / total:.0%}, MLP {between / total:.0%}; SiLU and p
 # %% [markdown]
 # ## 10 · Read real code
 #
-# In your installed `megatron-core`, open `megatron/core/tensor_parallel/mappings.py`, `layers.py` and `random.py`.
-# (`%pip show megatron-core` in a cell prints the folder.)
+# Week 5 predicted what Megatron's layers send with tensor parallelism. Now the same two layers split the sequence: a
+# column layer, a row layer, and `gather_from_sequence_parallel_region` of `mappings.py` for the output. `record` runs
+# the installed package in another process. (To install it: `%pip install megatron-core==0.16.1`.)
 #
-# 1. `"gathers"`: how often is the input of a column layer all-gathered with sequence parallelism, forward and
-#    backward together? Read `LinearWithGradAccumulationAndAsyncCommunication`. A number.
-# 2. `"not_reduced"`: `_GatherFromSequenceParallelRegion` with `tensor_parallel_output_grad=False`: which function
-#    does its backward call to avoid B1? A name.
-# 3. `"order"`: in `CheckpointFunction.backward`, in which order do these happen: `_set_all_rng_states`, `backward`,
-#    `detach_variable`, `run_function`? A list.
+# **`predict_trace(tp, s, b, h, whole_gradient)`** returns a dict; the check runs Megatron for each layout, on `tp`
+# ranks and without biases, and compares. `whole_gradient`: the last gather has `tensor_parallel_output_grad=False`.
+# Each entry earns half a point:
 #
-# One more, ungraded:
+# 1. `"calls"`: the names of all calls of a forward and a backward, in order, such as `"all_gather"`;
+# 2. `"given"`: for each of them the shape of the tensor that a rank gives;
+# 3. `"kept"`: the shapes of `input` and of `total_input` when the line below is reached for the **second** time, in the
+#    backward of the column layer;
+# 4. `"next"`: `[name, shape given]` of the call after the **first** visit.
+#
+# **By hand**, the forward with t = 2, s = 8: the column layer gathers parts of 4 rows, the row layer reduce-scatters 8,
+# and the last gather is given 4. Only then write each adjoint below its call, from right to left, and ask which input
+# the column layer has kept. *About 8 lines.*
 #
 # <details><summary>How does Megatron know which gradients to sum?</summary>
 #
@@ -642,16 +648,35 @@ print(f"attention {attention / total:.0%}, MLP {between / total:.0%}; SiLU and p
 # new module whose author forgets the flag trains with partial gradients.
 # </details>
 
-# %% exercise="week06.reading"
-reading_answers = {"gathers": None, "not_reduced": None, "order": None}
-### BEGIN SOLUTION
-reading_answers["gathers"] = 2
-reading_answers["not_reduced"] = "_split_along_first_dim"
-reading_answers["order"] = ["_set_all_rng_states", "detach_variable", "run_function", "backward"]
-### END SOLUTION
+# %%
+from autograder.traces import SequenceParallel, places, record
 
-# %% check="week06.reading" points=1
-check("week06.reading", reading_answers)
+print(places.GRAD_INPUT.path, places.GRAD_INPUT.source(before=5, after=4), sep="\n")
+
+
+# %% exercise="week06.reading"
+def predict_trace(tp, s, b, h, whole_gradient):
+    """What Megatron's run shows on every rank: {calls, given, kept, next}."""
+    ### BEGIN SOLUTION
+    part, whole = [s // tp, b, h], [s, b, h]
+    gather, scatter = ("all_gather", part), ("reduce_scatter", whole)
+    sums = [] if whole_gradient else [scatter]  # the adjoint of the last gather
+    trace = [gather, scatter, gather, *sums, gather, gather, scatter]
+    return {
+        "calls": [name for name, _ in trace],
+        "given": [shape for _, shape in trace],
+        "kept": [part, whole],
+        "next": gather,
+    }
+    ### END SOLUTION
+
+
+# %% check="week06.reading" points=2
+check("week06.reading", predict_trace)
+
+# %%
+layout = SequenceParallel(world=2, tp=2, s=8, b=1, h=6, f=12, whole_gradient=True)
+print(record(layout, 1, places.LINEAR))
 
 # %% [markdown]
 # ## 11 · Interview: the activations of a 530B layer

@@ -1,8 +1,6 @@
-"""Week 7: the checks' reference solutions, partial credit, and the facts behind the reading questions."""
+"""Week 7: the checks' reference solutions, partial credit, and what Megatron's schedule sends."""
 
-import inspect
 import math
-import re
 from fractions import Fraction
 from random import Random
 from types import ModuleType
@@ -16,15 +14,15 @@ from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.bounds import least_makespan
 from shardlab.pipeline_parallel.schedule import num_stages, parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from torch.distributed.pipelining import Schedule1F1B
 
 from autograder import weeks
 from autograder.authoring import notebooks
 from autograder.matrices import known
 from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.reading.own import block_of
-from autograder.weeks.week07_pipeline import bubble, pipeline_step, smallest, split_stages
-from autograder.weeks.week07_pipeline.reading import READING
+from autograder.traces import Pipeline, record
+from autograder.traces.places import BACKWARD, COOLDOWN, ONE_F_ONE_B, STEADY
+from autograder.weeks.week07_pipeline import bubble, pipeline_step, reading, smallest, split_stages
 
 
 def answer_of(folder: str, name: str) -> str:
@@ -135,13 +133,20 @@ def test_partial_credit(judged, exercise, name, points, right):
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 
-def test_what_the_reading_questions_ask_is_in_torch():
-    source = inspect.getsource(Schedule1F1B._step_microbatches)
-    assert "self._num_stages - self._stage.stage_index" in source and READING["forwards_first"] == min(32, 8 - 2)
-    turn = source[source.index("while True") : source.index("# Cooldown")]
-    assert re.findall(r'desc="(\w+_recv)"|(?:_stage\.)(\w+_one_chunk)', turn) == [
-        (name, "") if "recv" in name else ("", name) for name in READING["order"]
-    ]
+def test_predictions_come_from_the_run_of_the_layout():
+    page = reading.recorded(reading.PAGE)
+    assert page == {"ranks": [1, 3, 5, 7], "before": 5, "next": [["isend", 7], ["irecv", 7]]}
+    changed = reading.recorded(reading.PAGE | {"pp": 8, "microbatches": 9})
+    assert all(changed[key] != page[key] for key in page)
+
+
+def test_the_messages_by_hand_on_the_page():
+    """Two real ranks and two microbatches; one rank of many on the fake backend sends the same."""
+    layout = Pipeline(world=2, tp=1, pp=2, chunks=1, microbatches=2, s=3, b=1, h=8)
+    first, last = (record(layout, rank, ONE_F_ONE_B, real=True) for rank in range(2))
+    assert len(first.before(BACKWARD, COOLDOWN)) == 3
+    assert [(call.name, call.peer) for call in last.next_batch(STEADY)] == [("isend", 0), ("irecv", 0)]
+    assert first == record(layout, 0, ONE_F_ONE_B) and last == record(layout, 1, ONE_F_ONE_B)
 
 
 READS_THE_FILE = """

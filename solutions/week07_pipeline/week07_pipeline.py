@@ -608,26 +608,56 @@ figures.show(figure, figures.draw_timelines(axes, rows))
 # %% [markdown]
 # ## 11 · Read real code
 #
-# Open `Schedule1F1B._step_microbatches` in `torch/distributed/pipelining/schedules.py` and
-# `megatron/core/pipeline_parallel/schedules.py` of NVIDIA/Megatron-LM. Three questions:
+# Megatron-Core's 1F1B is `forward_backward_pipelining_without_interleaving` in `schedules.py`; its messages are in
+# `p2p_communication.py`. `record` runs the installed package in another process, for one rank of many, and notes every
+# message and every visit to the lines that the next cell prints. (To install it: `%pip install megatron-core==0.16.1`.)
 #
-# 1. `"forwards_first"`: torch runs `Schedule1F1B` on 8 stages with 32 microbatches. How many forwards does the rank of
-#    **stage 2** run before its first backward? A number.
-# 2. `"divides"`: which function in Megatron's file divides the loss by `num_microbatches` before the backward? A name.
-# 3. `"order"`: one iteration of torch's steady-state loop has two batches of messages, each named by its `desc`, and
-#    two calls of `self._stage` that compute. Name all four, in order. A list of four names.
+# **`predict_trace(rank, world, pp, microbatches, visit)`** returns a dict; the check runs Megatron for each layout and
+# compares. Each entry earns a third of the points:
+#
+# 1. `"ranks"`: the global ranks of this rank's pipeline, in order. Without tensor parallelism, ranks 0 to world/pp − 1
+#    hold the first stage;
+# 2. `"before"`: how many messages does the rank start, sends and receives together, before its first `backward_step`?
+# 3. `"next"`: the line with `send_forward_recv_backward` is reached for the `visit`-th time: which messages start
+#    together next? A list such as `[["isend", 3], ["irecv", 3]]`, in Megatron's order, with global ranks; `[]` if the
+#    rank reaches the line less often.
+#
+# **By hand**, P = 2, M = 2, rank 0: the warm-up sends one activation; the first steady iteration sends another and
+# receives a gradient: 3 messages before B0. Rank 1's first visit sends nothing, because it is the last stage. The next
+# messages are `[["isend", 0], ["irecv", 0]]`, a gradient and an activation. *About 11 lines.*
+
+# %%
+from autograder.traces import Pipeline, places, record
+
+for place in places.ONE_F_ONE_B:
+    print(place.path, place.source(), sep="\n")
+
 
 # %% exercise="week07.reading"
-reading_answers = {"forwards_first": None, "divides": None, "order": None}
-### BEGIN SOLUTION
-reading_answers["forwards_first"] = 6  # 8 - 2: the warm-up of 5, and the forward of the first pair
-reading_answers["divides"] = "forward_step_calc_loss"
-steady = ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"]
-reading_answers["order"] = steady
-### END SOLUTION
+def predict_trace(rank, world, pp, microbatches, visit):
+    """What Megatron's run shows on this rank: {ranks, before, next}."""
+    ### BEGIN SOLUTION
+    apart = world // pp
+    stage, back, ahead = rank // apart, rank - apart, rank + apart
+    forwards = min(microbatches, pp - stage)  # before the first backward
+    visits = max(0, microbatches - (pp - 1 - stage))
+    pair = [["isend", ahead], ["irecv", ahead]]
+    if stage == pp - 1:
+        pair = [["isend", back], ["irecv", back]][: 1 + (visit < visits)]
+    return {
+        "ranks": list(range(rank % apart, world, apart)),
+        "before": (stage > 0) * forwards + (stage < pp - 1) * (forwards + 1),
+        "next": pair if visit <= visits else [],
+    }
+    ### END SOLUTION
 
-# %% check="week07.reading" points=1
-check("week07.reading", reading_answers)
+
+# %% check="week07.reading" points=2
+check("week07.reading", predict_trace)
+
+# %%
+layout = Pipeline(world=8, tp=1, pp=4, chunks=1, microbatches=6, s=3, b=1, h=8)
+print(record(layout, 5, places.ONE_F_ONE_B))
 
 # %% [markdown]
 # ## 12 · Interview: P = 8, bubble below 10%: what is the smallest M?

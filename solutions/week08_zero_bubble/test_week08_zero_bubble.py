@@ -1,21 +1,17 @@
 """Week 8: the numbers on its page, the reference values of its checks, and the facts behind its reading questions."""
 
-import inspect
 from random import Random
 
 import pytest
-import torch
-from shardlab.pipeline_parallel import execution, split_backward
 from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zbv
 from shardlab.pipeline_parallel.communication import MessageBatch, communicate
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind, parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from torch import nn
-from torch.distributed.pipelining import _backward
 
-from autograder.weeks.week08_zero_bubble import bubbles, held, v_schedule, wins
-from autograder.weeks.week08_zero_bubble.reading import READING
+from autograder.traces import Pipeline, record
+from autograder.traces.places import INTERLEAVED
+from autograder.weeks.week08_zero_bubble import bubbles, held, reading, v_schedule, wins
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -101,13 +97,18 @@ def test_partial_credit(judged, exercise, name, points, right):
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 
-def test_what_the_reading_questions_ask_is_so():
-    a, b = nn.Linear(4, 4), nn.Linear(4, 4)
-    rows = torch.ones(2, 4, requires_grad=True)
-    output = nn.Sequential(a, nn.ReLU(), b, nn.ReLU(), a)(rows)
-    finish = split_backward.backward_input(output, torch.ones(2, 4), rows)
-    assert len(inspect.getclosurevars(finish).nonlocals["late"]) == READING["late_cuts"]
-    assert f"torch.autograd.{READING['weights_by']}(" in inspect.getsource(_backward.stage_backward_weight)
-    calls = inspect.getsource(execution._Passes.input_of) + inspect.getsource(execution._Passes._compute)
-    last = [calls.rindex(f".{name}") for name in READING["order"]]
-    assert last == sorted(last)
+def test_predictions_come_from_the_run_of_the_layout():
+    page = reading.recorded(reading.PAGE)
+    assert page == {"before": 9, "forward": [1, 2], "backward": 0, "messages": 64}
+    changed = reading.recorded(reading.PAGE | {"rank": 3, "chunks": 3})
+    assert changed == {"before": 9, "forward": [1, 2], "backward": 1, "messages": 80}
+
+
+def test_the_order_by_hand_on_the_page():
+    """Two real ranks; the fake backend makes the same calls."""
+    layout = Pipeline(world=2, tp=1, pp=2, chunks=2, microbatches=4, s=3, b=1, h=8)
+    ranks = [record(layout, rank, INTERLEAVED, real=True) for rank in range(2)]
+    assert ranks == [record(layout, rank, INTERLEAVED) for rank in range(2)]
+    case = {"rank": 0, "pp": 2, "chunks": 2, "microbatches": 4, "visit": 5}
+    assert reading.recorded(case) == {"before": 5, "forward": [0, 2], "backward": 1, "messages": len(ranks[0].calls)}
+    assert len(ranks[0].calls) == 24

@@ -507,26 +507,53 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Open `backward_input` in `labs/shardlab/pipeline_parallel/split_backward.py`, `_input` and `_compute` in
-# `execution.py` next to it, and `torch/distributed/pipelining/_backward.py`. Three questions:
+# Megatron-Core's interleaved schedule is `forward_backward_pipelining_with_interleaving` in `schedules.py`. It is week
+# 7's schedule with v chunks per rank, and it also gives each rank something to do while it waits. `record` runs the
+# installed package in another process, for one rank of many. (To install it: `%pip install megatron-core==0.16.1`.)
 #
-# 1. `"late_cuts"`: a stage is `Sequential(a, ReLU(), b, ReLU(), a)` with two linear layers `a` and `b`; `a` is used
-#    twice. How many cuts does `late` keep for W to start from? A number.
-# 2. `"weights_by"`: which function of `torch.autograd` computes the weights' gradients in torch's
-#    `stage_backward_weight`? A name.
-# 3. `"order"`: a rank in the middle runs an I. It calls one method of the mailbox, one of the stage, and one of the
-#    mailbox. Which three, in this order? A list of names.
+# **`predict_trace(rank, pp, chunks, microbatches, visit)`** returns a dict; the check runs Megatron for each layout and
+# compares. There are as many ranks as `pp`, and `microbatches` is a multiple of it. Each entry earns half a point:
+#
+# 1. `"before"`: how many forwards of chunks does the rank run before its first backward?
+# 2. `"forward"`: `[chunk, microbatch]` of its `visit`-th forward, counted from 1;
+# 3. `"backward"`: the chunk of its `visit`-th backward;
+# 4. `"messages"`: how many messages does it start in the step, sends and receives together?
+#
+# **By hand**, P = 2, v = 2, M = 4. Forwards go through the chunks in groups of P microbatches: chunk 0 with 0 and 1,
+# chunk 1 with 0 and 1, chunk 0 with 2 and 3, and so on; backwards begin with chunk 1. Rank 0 warms up with 2(P−1) +
+# (v−1)P = 4 forwards, and one more opens the steady state: 5. Its 8 forwards and 8 backwards would have 32 messages,
+# but its chunk 0 is the first stage, which receives no activation and sends no gradient: 32 − 8 = 24. *About 7 lines.*
+
+# %%
+from autograder.traces import Pipeline, places, record
+
+for place in places.INTERLEAVED:
+    print(place.path, place.source(before=4), sep="\n")
+
 
 # %% exercise="week08.reading"
-reading_answers = {"late_cuts": None, "weights_by": None, "order": None}
-### BEGIN SOLUTION
-reading_answers["late_cuts"] = 1  # b's: tied weights cannot wait, because W would count both uses twice
-reading_answers["weights_by"] = "grad"
-reading_answers["order"] = ["take", "input_gradient", "put"]
-### END SOLUTION
+def predict_trace(rank, pp, chunks, microbatches, visit):
+    """What Megatron's run shows on this rank: {before, forward, backward, messages}."""
+    ### BEGIN SOLUTION
+    group, inside = divmod(visit - 1, pp * chunks)
+    chunk = inside // pp
+    warm_up = 2 * (pp - 1 - rank) + (chunks - 1) * pp
+    ends = (rank == 0) + (rank == pp - 1)
+    return {
+        "before": min(warm_up + 1, microbatches * chunks),
+        "forward": [chunk, group * pp + inside % pp],
+        "backward": chunks - 1 - chunk,
+        "messages": 4 * microbatches * chunks - 2 * microbatches * ends,
+    }
+    ### END SOLUTION
 
-# %% check="week08.reading" points=1
-check("week08.reading", reading_answers)
+
+# %% check="week08.reading" points=2
+check("week08.reading", predict_trace)
+
+# %%
+layout = Pipeline(world=4, tp=1, pp=4, chunks=2, microbatches=8, s=3, b=1, h=8)
+print(record(layout, 1, places.INTERLEAVED))
 
 # %% [markdown]
 # ## 10 · Interview: when does 1F1B win?

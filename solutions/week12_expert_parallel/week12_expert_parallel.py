@@ -598,34 +598,60 @@ check("week12.ep-or-tp", ep_or_tp)
 # %% [markdown]
 # ## 11 · Read real code
 #
-# Open `torch/distributed/nn/functional.py` in your installed PyTorch, whose all-to-alls do have gradients, and
-# `megatron/core/transformer/moe/moe_layer.py` in your installed `megatron-core`.
+# Megatron-Core's `MoEAlltoAllTokenDispatcher` in `token_dispatcher.py` dispatches and combines with `all_to_all` of
+# `mappings.py`. `record` runs the installed package on real ranks in other processes. (To install it: `%pip install
+# megatron-core==0.16.1`.) The experts only multiply each row by its weight.
 #
-# 1. `"kept"`: `_AlltoAllSingle.forward` keeps two lists for the backward. Which argument becomes
-#    `ctx.output_split_sizes`? A name.
-# 2. `"scatters"`: how many scatters does a rank take part in when `_AlltoAll.forward` runs on four gloo ranks?
-# 3. `"order"`: in which order does `custom_forward` inside `MoELayer.forward` call `combine`, `dispatch`, `preprocess`
-#    and `routed_experts_compute`? A list.
+# **`predict_trace(rank, experts, h, routes)`** returns a dict; the check runs Megatron for each layout and compares.
+# `routes[r][i]` lists the experts of rank r's token i; consecutive experts share a rank. Each entry earns a third of
+# the points:
+#
+# 1. `"sent"`: how many rows the first all-to-all sends to each rank;
+# 2. `"received"`: how many come from each rank;
+# 3. `"given"`: the shapes that this rank gives to **all** all-to-alls of the forward and the backward, in order. Read
+#    in `token_dispatch` what travels with the rows, and remember that autograd goes backward through the calls.
+#
+# **By hand**, two ranks, four experts: rank 0's token with experts 0 and 1 counts twice, both rows for rank 0; Megatron
+# sends a row per expert, unlike section 8's two levels. If rank 0 sends 6 rows and receives 5, the dispatch is given
+# `[6, h]` and `[6]`, the combine `[5, h]`. *About 8 lines.*
 #
 # <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: `own_counts` sends each rank its counts, as
 # your exchange does, with one number before them. What is it for?</summary>
 #
 # It reports whether this rank has a problem: NaN scores on one rank become an error message on all ranks, before any
 # row is sent, instead of a hang. It also reports whether the input needs a gradient, because a rank without one would
-# skip the two all-to-alls of the backward. An earlier version shared the whole table with an all-gather. On eight ranks
-# and two cores, dispatch and combine of 2 MiB took a quarter longer: seven steps of a ring instead of one.
+# skip the two all-to-alls of the backward.
 # </details>
 
-# %% exercise="week12.reading"
-reading_answers = {"kept": None, "scatters": None, "order": None}
-### BEGIN SOLUTION
-reading_answers["kept"] = "input_split_sizes"
-reading_answers["scatters"] = 4
-reading_answers["order"] = ["preprocess", "dispatch", "routed_experts_compute", "combine"]
-### END SOLUTION
+# %%
+from autograder.traces import Experts, places, record
 
-# %% check="week12.reading" points=1
-check("week12.reading", reading_answers)
+print(places.ALL_TO_ALL.path, places.ALL_TO_ALL.source(before=14), sep="\n")
+
+
+# %% exercise="week12.reading"
+def predict_trace(rank, experts, h, routes):
+    """What Megatron's run shows on this rank: {sent, received, given}."""
+    ### BEGIN SOLUTION
+    own = experts // len(routes)
+
+    def rows(source, target):
+        return sum(expert // own == target for token in routes[source] for expert in token)
+
+    sent = [rows(rank, other) for other in range(len(routes))]
+    received = [rows(other, rank) for other in range(len(routes))]
+    n, m = sum(sent), sum(received)
+    given = [[n, h], [n], [m, h], [n, h], [m], [m, h]]  # backward: combine, weights, rows
+    return {"sent": sent, "received": received, "given": given}
+    ### END SOLUTION
+
+
+# %% check="week12.reading" points=2
+check("week12.reading", predict_trace)
+
+# %%
+routes = (((0, 2), (0, 1), (2, 3)), ((2, 3), (1, 2), (0, 3)))
+print(record(Experts(world=2, experts=4, h=8, routes=routes), 0, places.DISPATCH, real=True))
 
 # %% [markdown]
 # ## 12 · Recap

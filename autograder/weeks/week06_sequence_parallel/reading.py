@@ -1,27 +1,57 @@
-"""Three answers from Megatron-Core; the week's test checks them against the code itself."""
+"""Predict what Megatron's layers send with sequence parallelism; the installed layers are run, and decide."""
 
 from __future__ import annotations
 
-from autograder.checks.reading import reading_check
+from random import Random
+from typing import Any
 
-READING = {
-    "gathers": 2,
-    "not_reduced": "_split_along_first_dim",
-    "order": ["_set_all_rng_states", "detach_variable", "run_function", "backward"],
-}
+from autograder.checks.base import Case
+from autograder.checks.traces import trace_check
+from autograder.traces import SequenceParallel, record
+from autograder.traces.places import GRAD_INPUT, LINEAR
 
-CHECK = reading_check(
+PAGE = {"tp": 2, "s": 8, "b": 1, "h": 6, "whole_gradient": True}
+
+
+def recorded(case: Case) -> dict[str, Any]:
+    """What a run with these sizes shows on the last rank; the MLP is 2h wide."""
+    trace = record(SequenceParallel(world=case["tp"], f=2 * case["h"], **case), case["tp"] - 1, LINEAR)
+    column = trace.visits(GRAD_INPUT)[1].values
+    after = trace.next_after(GRAD_INPUT, 1)
+    return {
+        "calls": [call.name for call in trace.calls],
+        "given": [call.given for call in trace.calls],
+        "kept": [column["input"], column["total_input"]],
+        "next": [after.name, after.given] if after else None,
+    }
+
+
+def _draw(rng: Random) -> list[Case]:
+    """Both kinds of gradient, odd sizes, and three ranks as well as a power of two."""
+
+    def case(tp: int, whole_gradient: bool) -> Case:
+        sizes = {"s": tp * rng.randint(2, 5), "b": rng.randint(1, 4), "h": tp * rng.randint(2, 5)}
+        return {"tp": tp, **sizes, "whole_gradient": whole_gradient}
+
+    return [case(3, True), case(rng.choice((2, 4, 8)), False)]
+
+
+CHECK = trace_check(
     "week06.reading",
-    READING,
+    recorded,
     {
-        "gathers": "count dist_all_gather_func in the forward and in the backward of the linear layer's Function",
-        "not_reduced": "read the else branch in the backward of _GatherFromSequenceParallelRegion",
-        "order": "read CheckpointFunction.backward from _fork_rng on",
+        "calls": "write ḡ or g next to each layer, then their adjoints backward; the column layer gathers its input "
+        "again, and a whole gradient needs no sum",
+        "given": "an all-gather is given this rank's part of the sequence, a reduce-scatter all of it",
+        "kept": "the second visit is the column layer's; what does save_for_backward keep, and what was gathered again",
+        "next": "the first visit is the row layer's, whose input was not gathered: which layer goes backward next",
     },
+    public=(PAGE, {"tp": 4, "s": 8, "b": 3, "h": 8, "whole_gradient": False}),
+    draw=_draw,
     hints=(
-        "Open the named files; each question is answered by a few lines of code.",
-        "A number; the name of a function that begins with an underscore; four names.",
-        "layers.py: the input is saved for the backward as it came, a part. mappings.py: with "
-        "tensor_parallel_output_grad=False a rank keeps its own rows.",
+        "Three calls in the forward: before the column layer, after the row layer, and the last gather.",
+        "Backward: the last gather's adjoint is a reduce-scatter or a plain split; the row layer's reduce-scatter "
+        "becomes an all-gather; the column layer gathers its input and scatters its gradient.",
+        "Six calls with a whole gradient, seven without; each moves between [s/t, b, h] and [s, b, h].",
     ),
 )

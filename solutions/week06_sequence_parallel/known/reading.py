@@ -1,56 +1,79 @@
-# %% right_computed
-"""Different: filled in line by line."""
+# %% right_by_pairs
+"""Different: a list of pairs, with torch's full names and tuples."""
 
-reading_answers = dict.fromkeys(["gathers", "not_reduced", "order"])
-reading_answers["gathers"] = 1 + 1
-reading_answers["not_reduced"] = "_split_along_first_dim()"
-reading_answers["order"] = ["_set_all_rng_states", "detach_variable", "run_function", "backward"]
 
-# %% once of="right_computed"
-"""Wrong: the forward's gather alone."""
+def predict_trace(tp, s, b, h, whole_gradient):
+    part, whole = (s // tp, b, h), (s, b, h)
+    gather, scatter = ("all_gather_into_tensor", part), ("reduce_scatter_tensor", whole)
+    forward = [gather, scatter, gather]
+    backward = [] if whole_gradient else [scatter]
+    backward += [gather, gather, scatter]
+    names, shapes = zip(*(forward + backward), strict=True)
+    return {"calls": names, "given": shapes, "kept": [part, whole], "next": gather}
 
-# -reading_answers["gathers"] = 1 + 1
-# +reading_answers["gathers"] = 1
 
-# %% true_for_two of="right_computed"
-"""Wrong: a text for the number."""
+# %% always_reduces of="right_by_pairs"
+"""Wrong: sums a gradient that every rank already has."""
 
-# -reading_answers["gathers"] = 1 + 1
-# +reading_answers["gathers"] = "two"
+# -    backward = [] if whole_gradient else [scatter]
+# +    backward = [scatter]
 
-# %% reduces of="right_computed"
-"""Wrong: the branch that sums."""
+# %% never_reduces of="right_by_pairs"
+"""Wrong: never sums the last gather's gradient."""
 
-# -reading_answers["not_reduced"] = "_split_along_first_dim()"
-# +reading_answers["not_reduced"] = "_reduce_scatter_along_first_dim"
+# -    backward = [] if whole_gradient else [scatter]
+# +    backward = []
 
-# %% last_dim of="right_computed"
-"""Wrong: the wrong dimension."""
+# %% keeps_the_gathered of="right_by_pairs"
+"""Wrong: the gathered input is kept, so nothing is gathered again."""
 
-# -reading_answers["not_reduced"] = "_split_along_first_dim()"
-# +reading_answers["not_reduced"] = "_split_along_last_dim"
+# -    backward += [gather, gather, scatter]
+# +    backward += [gather, scatter]
 
-# %% state_after_the_run of="right_computed"
-"""Wrong: sets the random state after the second run."""
+# %% keeps_all_rows of="right_by_pairs"
+"""Wrong: all rows are saved for the backward."""
 
-# -reading_answers["order"] = ["_set_all_rng_states", "detach_variable", "run_function", "backward"]
-# +reading_answers["order"] = ["detach_variable", "run_function", "_set_all_rng_states", "backward"]
+# -    return {"calls": names, "given": shapes, "kept": [part, whole], "next": gather}
+# +    return {"calls": names, "given": shapes, "kept": [whole, whole], "next": gather}
 
-# %% detached_first of="right_computed"
-"""Wrong: detaches before it sets the state."""
+# %% row_layer_scatters of="right_by_pairs"
+"""Wrong: after the row layer's product comes a reduce-scatter."""
 
-# -reading_answers["order"] = ["_set_all_rng_states", "detach_variable", "run_function", "backward"]
-# +reading_answers["order"] = ["detach_variable", "_set_all_rng_states", "run_function", "backward"]
+# -    return {"calls": names, "given": shapes, "kept": [part, whole], "next": gather}
+# +    return {"calls": names, "given": shapes, "kept": [part, whole], "next": scatter}
 
-# %% unanswered of="right_computed"
-"""Wrong: nothing is answered."""
+# %% all_reduces of="right_by_pairs"
+"""Wrong: tensor parallelism without sequence parallelism."""
 
-# -reading_answers["gathers"] = 1 + 1
-# -reading_answers["not_reduced"] = "_split_along_first_dim()"
-# -reading_answers["order"] = ["_set_all_rng_states", "detach_variable", "run_function", "backward"]
+# -    gather, scatter = ("all_gather_into_tensor", part), ("reduce_scatter_tensor", whole)
+# +    gather, scatter = ("all_reduce", whole), ("all_reduce", whole)
 
-# %% right_other_spelling
-"""Different: a tuple, modules in front."""
+# %% outputs_for_inputs of="right_by_pairs"
+"""Wrong: the shapes that come out."""
 
-order = ("_set_all_rng_states()", "detach_variable()", "run_function()", "torch.autograd.backward")
-reading_answers = {"gathers": 2, "not_reduced": "_SPLIT_ALONG_FIRST_DIM", "order": order}
+# -    gather, scatter = ("all_gather_into_tensor", part), ("reduce_scatter_tensor", whole)
+# +    gather, scatter = ("all_gather_into_tensor", whole), ("reduce_scatter_tensor", part)
+
+# %% splits_columns of="right_by_pairs"
+"""Wrong: splits the hidden size, not the sequence."""
+
+# -    part, whole = (s // tp, b, h), (s, b, h)
+# +    part, whole = (s, b, h // tp), (s, b, h)
+
+# %% from_the_page
+"""Wrong: what the page's trace shows, for every layout."""
+
+
+def predict_trace(tp, s, b, h, whole_gradient):
+    part, whole = [4, 1, 6], [8, 1, 6]
+    calls = ["all_gather", "reduce_scatter", "all_gather", "all_gather", "all_gather", "reduce_scatter"]
+    given = [part, whole, part, part, part, whole]
+    return {"calls": calls, "given": given, "kept": [part, whole], "next": ["all_gather", part]}
+
+
+# %% unanswered
+"""Wrong: as released."""
+
+
+def predict_trace(tp, s, b, h, whole_gradient):
+    raise NotImplementedError("week06.reading")

@@ -1,87 +1,95 @@
-# %% right_computed
-"""Different: the number is computed, the answers are filled in one by one."""
+# %% right_by_listing
+"""Different: lists the messages of a rank's step one by one, with the line's visits in between."""
 
-reading_answers = dict(forwards_first=min(32, 8 - 2))
-reading_answers["divides"] = "forward_step" + "_calc_loss"
-reading_answers["order"] = ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"]
 
-# %% right_other_spelling
-"""Different: brackets, a module before a name, and a tuple."""
+def predict_trace(rank, world, pp, microbatches, visit):
+    apart = world // pp
+    ranks = [rank % apart + apart * stage for stage in range(pp)]
+    stage = ranks.index(rank)
+    first, last = stage == 0, stage == pp - 1
+    back, ahead = rank - apart, rank + apart
 
-reading_answers = {
-    "forwards_first": 6,
-    "divides": "forward_step_calc_loss()",
-    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-}
+    def messages(*pairs):
+        return [[name, peer] for name, peer in pairs if 0 <= peer < world]
 
-# %% all_microbatches of="right_other_spelling"
-"""Wrong: GPipe's number of forwards."""
+    events = []
+    warm_up = min(pp - 1 - stage, microbatches)
+    for _ in range(warm_up):
+        events += [messages(("irecv", back)), messages(("isend", ahead))]
+    steady = microbatches - warm_up
+    if steady:
+        events += [messages(("irecv", back))]
+    for n in range(steady):
+        events += ["visit", messages(("isend", ahead), ("irecv", ahead)), "backward"]
+        events += [messages(("isend", back), *([("irecv", back)] if n < steady - 1 else []))]
+    if not steady:
+        events += [messages(("irecv", ahead)), "backward"]
+    before = sum(len(one) for one in events[: events.index("backward")] if one != "visit")
+    places = [n for n, one in enumerate(events) if one == "visit"]
+    after = events[places[visit - 1] :] if visit <= steady else []
+    following = next((one for one in after if isinstance(one, list) and one), [])
+    return {"ranks": tuple(ranks), "before": before, "next": following}
 
-# -    "forwards_first": 6,
-# -    "divides": "forward_step_calc_loss()",
-# -    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-# +    "forwards_first": 32,
-# +    "divides": "forward_step_calc_loss",
-# +    "order": ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"],
 
-# %% counts_from_the_first of="right_other_spelling"
-"""Wrong: the first rank's number."""
+# %% neighboring_ranks of="right_by_listing"
+"""Wrong: takes neighboring ranks for a pipeline."""
 
-# -    "forwards_first": 6,
-# -    "divides": "forward_step_calc_loss()",
-# -    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-# +    "forwards_first": 8,
-# +    "divides": "forward_step_calc_loss",
-# +    "order": ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"],
+# -    ranks = [rank % apart + apart * stage for stage in range(pp)]
+# +    ranks = [rank // pp * pp + stage for stage in range(pp)]
 
-# %% forward_first of="right_other_spelling"
-"""Wrong: one turn of the loop does not begin with the forward's messages."""
+# %% no_steady_message of="right_by_listing"
+"""Wrong: stops counting at the end of the warm-up."""
 
-# -    "divides": "forward_step_calc_loss()",
-# -    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-# +    "divides": "forward_step_calc_loss",
-# +    "order": ["bwd_send_fwd_recv", "forward_one_chunk", "fwd_send_bwd_recv", "backward_one_chunk"],
+# -    before = sum(len(one) for one in events[: events.index("backward")] if one != "visit")
+# +    before = warm_up * ((not first) + (not last))
 
-# %% names_the_caller of="right_other_spelling"
-"""Wrong: the function that calls it."""
+# %% batches of="right_by_listing"
+"""Wrong: counts batches instead of messages."""
 
-# -    "divides": "forward_step_calc_loss()",
-# -    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-# +    "divides": "forward_step",
-# +    "order": ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"],
+# -    before = sum(len(one) for one in events[: events.index("backward")] if one != "visit")
+# +    before = sum(1 for one in events[: events.index("backward")] if one not in ("visit", []))
 
-# %% names_torchs_method of="right_other_spelling"
-"""Wrong: the method of torch's stage, not Megatron's function."""
+# %% receives_first of="right_by_listing"
+"""Wrong: the receive before the send."""
 
-# -    "divides": "forward_step_calc_loss()",
-# -    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-# +    "divides": "scale_grads",
-# +    "order": ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"],
+# -        events += ["visit", messages(("isend", ahead), ("irecv", ahead)), "backward"]
+# +        events += ["visit", messages(("irecv", ahead), ("isend", ahead)), "backward"]
 
-# %% sends_apart of="right_other_spelling"
-"""Wrong: sends and receives one after the other, which would hang."""
+# %% last_stage_is_done of="right_by_listing"
+"""Wrong: nothing follows on the last stage."""
 
-# -    "divides": "forward_step_calc_loss()",
-# -    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-# +    "divides": "forward_step_calc_loss",
-# +    "order": ["fwd_send", "bwd_recv", "backward_one_chunk", "bwd_send"],
+# -    following = next((one for one in after if isinstance(one, list) and one), [])
+# +    following = [] if last else next((one for one in after if isinstance(one, list) and one), [])
 
-# %% the_papers_warm_up of="right_other_spelling"
-"""Wrong: the paper's warm-up, P-1-r."""
+# %% always_one_more of="right_by_listing"
+"""Wrong: the last stage waits for another activation after its last one."""
 
-# -    "forwards_first": 6,
-# -    "divides": "forward_step_calc_loss()",
-# -    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-# +    "forwards_first": 5,
-# +    "divides": "forward_step_calc_loss",
-# +    "order": ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"],
+# -        events += [messages(("isend", back), *([("irecv", back)] if n < steady - 1 else []))]
+# +        events += [messages(("isend", back), ("irecv", back))]
 
-# %% unanswered of="right_other_spelling"
-"""Wrong: the cell as it was handed out."""
+# %% pipeline_is_full of="right_by_listing"
+"""Wrong: never fewer microbatches than the warm-up has."""
 
-# -    "forwards_first": 6,
-# -    "divides": "forward_step_calc_loss()",
-# -    "order": ("fwd_send_bwd_recv", "self.backward_one_chunk()", "bwd_send_fwd_recv", "Forward_One_Chunk"),
-# +    "forwards_first": None,
-# +    "divides": None,
-# +    "order": None,
+# -    warm_up = min(pp - 1 - stage, microbatches)
+# +    warm_up = pp - 1 - stage
+
+# %% another_warm_up of="right_by_listing"
+"""Wrong: torch's warm-up, with one more forward."""
+
+# -    warm_up = min(pp - 1 - stage, microbatches)
+# +    warm_up = min(pp - stage, microbatches)
+
+# %% from_the_page
+"""Wrong: what the page's trace shows, for every layout."""
+
+
+def predict_trace(rank, world, pp, microbatches, visit):
+    return {"ranks": [1, 3, 5, 7], "before": 5, "next": [["isend", 7], ["irecv", 7]]}
+
+
+# %% unanswered
+"""Wrong: as released."""
+
+
+def predict_trace(rank, world, pp, microbatches, visit):
+    raise NotImplementedError("week07.reading")

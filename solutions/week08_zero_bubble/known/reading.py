@@ -1,47 +1,85 @@
-# %% right_one_by_one
-"""Different: a plain copy with other quotes and a list comprehension."""
+# %% right_by_table
+"""Different: builds the table of forwards and counts messages one by one."""
 
-answers = [("order", [name for name in ("take", "input_gradient", "put")]), ("weights_by", ["autograd", "grad"][1])]
-reading_answers = dict(answers, late_cuts=1)
 
-# %% right_other_spelling
-"""Different: names with their modules, a tuple for a list."""
+def predict_trace(rank, pp, chunks, microbatches, visit):
+    table = []
+    for begin in range(0, microbatches, pp):
+        for chunk in range(chunks):
+            table += [(chunk, m) for m in range(begin, begin + pp)]
+    messages = 0
+    for chunk, _ in table:
+        stage = chunk * pp + rank
+        messages += 2 * (stage > 0) + 2 * (stage < chunks * pp - 1)
+    warm_up = 2 * (pp - 1 - rank)
+    warm_up += (chunks - 1) * pp
+    before = min(warm_up + 1, len(table))
+    backward = chunks - 1 - table[visit - 1][0]
+    return {"before": before, "forward": table[visit - 1], "backward": backward, "messages": messages}
 
-reading_answers = {"late_cuts": 3 - 2}
-reading_answers["weights_by"] = "torch.autograd.grad"
-reading_answers["order"] = ("take()", "Input_Gradient", "put()")
 
-# %% all_cuts
-"""Wrong: counts the cuts of the tied layer too."""
+# %% warm_up_alone of="right_by_table"
+"""Wrong: forgets the forward that opens the steady state."""
 
-reading_answers = {"late_cuts": 3, "weights_by": "grad", "order": ["take", "input_gradient", "put"]}
+# -    before = min(warm_up + 1, len(table))
+# +    before = min(warm_up, len(table))
 
-# %% backward
-"""Wrong: names the function that would have fired the hooks."""
+# %% more_than_there_are of="right_by_table"
+"""Wrong: a warm-up longer than the step."""
 
-reading_answers = {"late_cuts": 1, "weights_by": "backward", "order": ["take", "input_gradient", "put"]}
+# -    before = min(warm_up + 1, len(table))
+# +    before = warm_up + 1
 
-# %% put_first
-"""Wrong: the result before it is computed."""
+# %% one_per_rank of="right_by_table"
+"""Wrong: 1F1B's warm-up, one forward per rank behind."""
 
-reading_answers = {"late_cuts": 1, "weights_by": "grad", "order": ["put", "input_gradient", "take"]}
+# -    warm_up = 2 * (pp - 1 - rank)
+# +    warm_up = pp - 1 - rank
 
-# %% true_for_one
-"""Wrong: True is no number of cuts."""
+# %% chunk_after_chunk of="right_by_table"
+"""Wrong: all microbatches of a chunk, then the next chunk."""
 
-reading_answers = {"late_cuts": True, "weights_by": "grad", "order": ["take", "input_gradient", "put"]}
+# -    for begin in range(0, microbatches, pp):
+# -        for chunk in range(chunks):
+# -            table += [(chunk, m) for m in range(begin, begin + pp)]
+# +    for chunk in range(chunks):
+# +        table += [(chunk, m) for m in range(microbatches)]
 
-# %% two_cuts
-"""Wrong: counts tied weights once instead of leaving them out."""
+# %% alternates of="right_by_table"
+"""Wrong: each microbatch through all chunks."""
 
-reading_answers = {"late_cuts": 2, "weights_by": "grad", "order": ["take", "input_gradient", "put"]}
+# -            table += [(chunk, m) for m in range(begin, begin + pp)]
+# +            table += [((begin * chunks + chunk * pp + m) % chunks, begin + m // chunks) for m in range(pp)]
+
+# %% same_chunk of="right_by_table"
+"""Wrong: the backward in the forward's order of chunks."""
+
+# -    backward = chunks - 1 - table[visit - 1][0]
+# +    backward = table[visit - 1][0]
+
+# %% no_ring of="right_by_table"
+"""Wrong: a pipeline without a wrap from the last rank to the first."""
+
+# -        messages += 2 * (stage > 0) + 2 * (stage < chunks * pp - 1)
+# +        messages += 2 * (rank > 0) + 2 * (rank < pp - 1)
+
+# %% sends_alone of="right_by_table"
+"""Wrong: counts sends only."""
+
+# -        messages += 2 * (stage > 0) + 2 * (stage < chunks * pp - 1)
+# +        messages += (stage > 0) + (stage < chunks * pp - 1)
+
+# %% from_the_page
+"""Wrong: what the page's trace shows, for every layout."""
+
+
+def predict_trace(rank, pp, chunks, microbatches, visit):
+    return {"before": 9, "forward": [1, 2], "backward": 0, "messages": 64}
+
 
 # %% unanswered
-"""Wrong: nothing filled in."""
+"""Wrong: as released."""
 
-reading_answers = {"late_cuts": None, "weights_by": None, "order": None}
 
-# %% whole_backward
-"""Wrong: the stage method of a full backward."""
-
-reading_answers = {"late_cuts": 1, "weights_by": "grad", "order": ["take", "backward", "put"]}
+def predict_trace(rank, pp, chunks, microbatches, visit):
+    raise NotImplementedError("week08.reading")

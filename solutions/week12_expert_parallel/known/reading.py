@@ -1,68 +1,79 @@
-# %% right_filled_in
-"""Different: filled in line by line, in another spelling."""
+# %% right_by_counting
+"""Different: a table of zeros that is filled row by row."""
 
-reading_answers = {}
-reading_answers["kept"] = "input split sizes"
-reading_answers["scatters"] = 2 + 2
-reading_answers["order"] = ("self.preprocess()", "self.dispatch()", "self.routed_experts_compute()", "self.combine()")
 
-# %% right_one_dict
-"""Different: one dict."""
+def predict_trace(rank, experts, h, routes):
+    ranks = len(routes)
+    table = [[0] * ranks for _ in range(ranks)]
+    for source, tokens in enumerate(routes):
+        for token in tokens:
+            for expert in token:
+                table[source][expert * ranks // experts] += 1
+    sent = table[rank]
+    received = [row[rank] for row in table]
+    n, m = sum(sent), sum(received)
+    given = [(n, h), (n,), (m, h)]
+    given += [(n, h), (m,), (m, h)]
+    return {"sent": sent, "received": received, "given": given}
 
-reading_answers = {
-    "kept": "input_split_sizes",
-    "scatters": 4,
-    "order": ["preprocess", "dispatch", "routed_experts_compute", "combine"],
-}
 
-# %% not_swapped of="right_one_dict"
-"""Wrong: the list of the same name."""
+# %% once_per_rank of="right_by_counting"
+"""Wrong: a token whose two experts share a rank is sent there once."""
 
-# -    "kept": "input_split_sizes",
-# +    "kept": "output_split_sizes",
+# -            for expert in token:
+# -                table[source][expert * ranks // experts] += 1
+# +            for target in {expert * ranks // experts for expert in token}:
+# +                table[source][target] += 1
 
-# %% the_size of="right_one_dict"
-"""Wrong: the size of the input."""
+# %% experts_in_turn of="right_by_counting"
+"""Wrong: experts dealt to ranks in turn."""
 
-# -    "kept": "input_split_sizes",
-# +    "kept": "input",
+# -                table[source][expert * ranks // experts] += 1
+# +                table[source][expert % ranks] += 1
 
-# %% one_scatter of="right_one_dict"
-"""Wrong: its own alone."""
+# %% both_the_row of="right_by_counting"
+"""Wrong: receives what it sends."""
 
-# -    "scatters": 4,
-# +    "scatters": 1,
+# -    received = [row[rank] for row in table]
+# +    received = table[rank]
 
-# %% others_alone of="right_one_dict"
-"""Wrong: the others' alone."""
+# %% weights_last of="right_by_counting"
+"""Wrong: the backward in the forward's order."""
 
-# -    "scatters": 4,
-# +    "scatters": 3,
+# -    given += [(n, h), (m,), (m, h)]
+# +    given += [(n, h), (m, h), (m,)]
 
-# %% each_pair of="right_one_dict"
-"""Wrong: one for each pair."""
+# %% no_weights of="right_by_counting"
+"""Wrong: forgets that the weights travel, too."""
 
-# -    "scatters": 4,
-# +    "scatters": 16,
+# -    given = [(n, h), (n,), (m, h)]
+# -    given += [(n, h), (m,), (m, h)]
+# +    given = [(n, h), (m, h), (n, h), (m, h)]
 
-# %% as_asked of="right_one_dict"
-"""Wrong: in the order of the question."""
+# %% forward_alone of="right_by_counting"
+"""Wrong: forgets the backward."""
 
-# -    "order": ["preprocess", "dispatch", "routed_experts_compute", "combine"],
-# +    "order": ["combine", "dispatch", "preprocess", "routed_experts_compute"],
+# -    given += [(n, h), (m,), (m, h)]
+# +    given += []
 
-# %% dispatches_first of="right_one_dict"
-"""Wrong: dispatches before it has prepared."""
+# %% tokens_for_rows of="right_by_counting"
+"""Wrong: one row per token."""
 
-# -    "order": ["preprocess", "dispatch", "routed_experts_compute", "combine"],
-# +    "order": ["dispatch", "preprocess", "routed_experts_compute", "combine"],
+# -            for expert in token:
+# -                table[source][expert * ranks // experts] += 1
+# +            table[source][token[0] * ranks // experts] += 1
 
-# %% unanswered of="right_one_dict"
-"""Wrong: nothing is answered."""
+# %% from_the_page
+"""Wrong: what the page's trace shows, for every layout."""
 
-# -    "kept": "input_split_sizes",
-# -    "scatters": 4,
-# -    "order": ["preprocess", "dispatch", "routed_experts_compute", "combine"],
-# +    "kept": None,
-# +    "scatters": None,
-# +    "order": None,
+
+def predict_trace(rank, experts, h, routes):
+    return {"sent": [3, 3], "received": [3, 2], "given": [[6, 8], [6], [5, 8], [6, 8], [5], [5, 8]]}
+
+
+# %% unanswered
+"""Wrong: as released."""
+
+
+def predict_trace(rank, experts, h, routes):
+    raise NotImplementedError("week12.reading")
