@@ -572,8 +572,8 @@ check("week03.clip", clip_slices, cases=cases)
 #
 # <details><summary>Where does DeepSpeed avoid the bug of section 8?</summary>
 #
-# Look for `get_grad_norm_direct`: each rank's partial sum is all-reduced over `dp_process_group`, and the root is
-# taken afterwards.
+# Look for `get_grad_norm_direct`: each rank's partial sum is all-reduced over `dp_process_group`, and the root is taken
+# afterwards.
 # </details>
 
 # %% exercise="week03.reading"

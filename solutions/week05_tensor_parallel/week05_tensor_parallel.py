@@ -624,8 +624,8 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 # 1. `"f"`: which class of `mappings.py` is f? A name.
 # 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.
 # 3. `"order"`: the backward of a column layer, `LinearWithGradAccumulationAndAsyncCommunication`, hides its message.
-#    With `allreduce_dgrad`, in which order do `wait`, `all_reduce` and the product for `grad_weight` happen? A list
-#    of three names.
+#    With `allreduce_dgrad`, in which order do `wait`, `all_reduce` and the product for `grad_weight` happen? A list of
+#    three names.
 #
 # One more, ungraded: where does `RowParallelLinear` add its bias? Here, `labs/shardlab/tensor_parallel/` has the same
 # layers, and `docs/one-screen/tensor-parallel.md` shows a whole training step on one screen.

@@ -702,10 +702,10 @@ print(f"formula {sum(kept_by[way] for way in plan):.0f}, measured {kept.num_byte
 # In your installed `megatron-core`, open `megatron/core/tensor_parallel/mappings.py`, `layers.py` and `random.py`.
 # (`%pip show megatron-core` in a cell prints the folder.)
 #
-# 1. `"gathers"`: how often is the input of a column layer all-gathered with sequence parallelism, forward and
-#    backward together? Read `LinearWithGradAccumulationAndAsyncCommunication`. A number.
-# 2. `"not_reduced"`: `_GatherFromSequenceParallelRegion` with `tensor_parallel_output_grad=False`: which function
-#    does its backward call to avoid B1? A name.
+# 1. `"gathers"`: how often is the input of a column layer all-gathered with sequence parallelism, forward and backward
+#    together? Read `LinearWithGradAccumulationAndAsyncCommunication`. A number.
+# 2. `"not_reduced"`: `_GatherFromSequenceParallelRegion` with `tensor_parallel_output_grad=False`: which function does
+#    its backward call to avoid B1? A name.
 # 3. `"order"`: in `CheckpointFunction.backward`, in which order do these happen: `_set_all_rng_states`, `backward`,
 #    `detach_variable`, `run_function`? A list.
 #
