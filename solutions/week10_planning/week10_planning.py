@@ -655,8 +655,8 @@ check("week10.cut", cut)
 # 1)`, `model.minimize(...)`, `model.val(x)`. The grade has fourteen operators, too many to try all. *About 15 lines.*
 #
 # **By hand:** a diamond: operator 0 feeds 1 and 2, and both feed 3. Way 0 costs 0, 4, 4, 0; way 1 costs 1, 2, 2, 3.
-# Disagreeing costs 3 on the upper edges, 5 on the lower ones. Each operator's cheapest way, `[0, 1, 1, 0]`, costs 20 = 4
-# and 16 for four disagreements. `[0, 0, 0, 0]` and `[1, 1, 1, 1]` both cost 8, the least.
+# Disagreeing costs 3 on the upper edges, 5 on the lower ones. Each operator's cheapest way, `[0, 1, 1, 0]`, costs 4,
+# and 16 for four disagreements: 20. `[0, 0, 0, 0]` and `[1, 1, 1, 1]` both cost 8, the least.
 #
 # <details><summary>Hint: a product is not linear</summary>
 #
