@@ -4,7 +4,10 @@ import os
 import shutil
 from pathlib import Path
 
+import nbformat
 from filelock import FileLock
+from nbformat import NotebookNode
+from shardlab import figures
 
 from autograder.authoring import notebooks
 from autograder.site.execute import execute_all
@@ -23,8 +26,21 @@ def build(folder: Path) -> dict:
     weeks = notebooks.weeks()
     with FileLock(shared / "site.lock"):
         solved = {week: notebooks.read_source(week) for week in weeks} | execute_all(WITH_OUTPUTS)
+        _animate(solved["week14_long_context"])
         if not (shared / "site").exists():
             write_site(solved, shared / "site-unfinished")
             (shared / "site-unfinished").rename(shared / "site")
     shutil.copytree(shared / "site", folder)
     return solved
+
+
+def _animate(notebook: NotebookNode) -> None:
+    """Give the page's animation its output, without running the rest of the page."""
+    cell = next(cell for cell in notebook.cells if "figures.animate(" in cell.source)
+    *before, last = cell.source.splitlines()
+    space = {"figures": figures}
+    exec("\n".join(before), space)
+    shown = eval(last, space)
+    cell.outputs = [
+        nbformat.v4.new_output("execute_result", {"text/html": shown._repr_html_(), "text/plain": repr(shown)})
+    ]

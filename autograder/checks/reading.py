@@ -15,7 +15,13 @@ _VARIANT = re.compile(f"_?({COLLECTIVES})({ENDINGS})")
 
 
 def reading_check(
-    exercise: str, expected: Mapping[str, Any], where: Mapping[str, str], *, hints: tuple[str, ...], points: float = 1
+    exercise: str,
+    expected: Mapping[str, Any],
+    where: Mapping[str, str],
+    *,
+    hints: tuple[str, ...],
+    points: float = 1,
+    optional: bool = False,
 ) -> Check:
     """The check of `reading_answers`, a dict with the keys of `expected`; `where` has a pointer for each wrong key."""
 
@@ -37,6 +43,7 @@ def reading_check(
     return Check(
         exercise=exercise,
         points=points,
+        optional=optional,
         names=("reading_answers",),
         public=({},),
         draw=lambda rng: [{}],

@@ -18,6 +18,7 @@ WIDGETS = "application/vnd.jupyter.widget-view+json"
 STATES = "application/vnd.jupyter.widget-state+json"
 Keep = Callable[[bytes], str]  # stores a picture and returns its address
 _EMBEDDED = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
+_SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
 _ABSENT = object()
 
 
@@ -58,7 +59,8 @@ def _displayed(data: dict[str, Any], about: dict[str, Any], states: dict[str, An
             data["image/png"], about.get("alt", ""), about.get("width"), keep, folded=about.get("folded", False)
         )
     if "text/html" in data:
-        return f'<div class="output">{_without_embedded(data["text/html"], keep)}</div>'
+        html = _SCRIPT.sub("", data["text/html"])  # a page's policy forbids inline scripts; it loads steps.js instead
+        return f'<div class="output">{_without_embedded(html, keep)}</div>'
     if "text/plain" in data:
         return f'<pre class="output">{ansi2html(data["text/plain"])}</pre>'
     raise ValueError(f"the site shows no output of type {', '.join(data)}: display a PNG, HTML or text")

@@ -12,7 +12,7 @@ from bs4.element import PageElement
 from autograder.site.pages import Page
 
 HEADINGS = ("h1", "h2", "h3")
-LEFT_OUT = "pre, .anchor, .highlight, .label, .folded"
+LEFT_OUT = "pre, .anchor, .highlight, .label, .folded, .frames, style"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from nbformat import NotebookNode
+from shardlab.figures import animation
 
 from autograder.authoring.course import ROOT
 from autograder.site import pages, published
@@ -44,6 +45,7 @@ def write_site(solved: Mapping[str, NotebookNode], folder: Path, root: Path = RO
         path.write_text(frame.render(page=page, **_surroundings(page, whole)), encoding="utf-8")
     for name in STATIC:
         shutil.copyfile(HERE / "static" / name, folder / name)
+    shutil.copyfile(animation.SCRIPT, folder / animation.SCRIPT.name)
     (folder / "search-index.js").write_text(index_script(whole), encoding="utf-8")
     if base:
         (folder / "sitemap.xml").write_text(published.sitemap(whole, base), encoding="utf-8")

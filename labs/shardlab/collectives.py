@@ -176,6 +176,18 @@ def seconds_of(call: Callable[[], object], *, group: Group, repetitions: int = 2
     return seconds[1:]
 
 
+def seconds_by_size(all_reduce: Callable[..., Tensor], sizes: Sequence[int], *, group: Group = None) -> list[float]:
+    """Seconds of an all-reduce of each size, in bytes of float32: its fastest repetition, which its slowest rank times.
+
+    Returns the same numbers on every rank.
+    """
+    tensors = [torch.ones(num_bytes // 4) for num_bytes in sizes]
+    calls = [lambda tensor=tensor: all_reduce(tensor, group=group) for tensor in tensors]
+    seconds = torch.tensor([seconds_of(call, group=group) for call in calls], dtype=torch.float64)
+    dist.all_reduce(seconds, dist.ReduceOp.MAX, group=group)
+    return seconds.amin(1).tolist()
+
+
 def ranks_per_core(num_ranks: int) -> float:
     """How many ranks share one core of this machine; 1 if each has its own."""
     return max(1.0, num_ranks / (os.cpu_count() or 1))

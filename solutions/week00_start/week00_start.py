@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Start here · SYS-602, distributed training and hybrid parallelism (混合并行)
 #
-# *20 minutes · 4 ranks · no GPU needed · ungraded except for one check*
+# *Core: about 30 minutes · 4 ranks · no GPU needed · ungraded except for one check*
 #
 # A large model does not fit on one GPU, so it is split over many, and the links between them then decide how fast it
 # trains. In this course you write the parts of such a training system, one part per week. Each part runs on **real

@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Week 1 · Collectives (集合通信): how N ranks add up one gradient
 #
-# *2.5 to 3 hours · 2 to 4 ranks, once 6 · no GPU needed*
+# *Core: about 140 minutes; optional: about 50 · 2 to 4 ranks, once 6 · no GPU needed*
 #
 # After this week you can
 #
-# - [ ] **build** a ring and a tree all-reduce from send and receive alone;
+# - [ ] **build** a ring all-reduce from send and receive alone (optional: a tree);
 # - [ ] **predict** the bytes and seconds of an all-reduce for any number of ranks, and confirm the prediction;
 # - [ ] **read** a hang report and find the line to change.
 #
@@ -76,9 +76,8 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the wo
 # Seven ranks wait for one. Their other links are idle, and a ninth GPU makes things worse. This week you build the
 # ring (环).
 #
-# > **What to expect.** These times are bytes over data-sheet bandwidth: expect more, never less. Latency and
-# > additions take extra time, and no link reaches its data sheet: one user's ring reached 80% of NVLink's. Section 9
-# > fits the model to your machine and prints a range.
+# > **What to expect.** These times are bytes over data-sheet bandwidth: expect more, never less. One user's ring
+# > reached 80% of NVLink's data sheet. Section 9 fits the model to your machine.
 #
 # ### Warm-up: the cost of the naive way
 #
@@ -88,9 +87,8 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the wo
 # **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages rank 0 sends and receives,
 # and how many bytes they contain in total. *About 1 line.*
 #
-# > **Fresh cases.** Grading adds cases. This week they vary the numbers; sizes from 1 (some chunks are then empty) to
-# > 60,000, not always divisible by N; shapes; dtypes (float32, float64, bfloat16, int64); 1 to 6 ranks; and the
-# > group, often a part of the world, such as ranks 1 and 3.
+# > **Fresh cases.** Grading adds cases: other numbers; sizes from 1 (with empty chunks) to 60,000, not always divisible
+# > by N; shapes; float32, float64, bfloat16, int64; 1 to 6 ranks; and groups such as ranks 1 and 3 of four.
 
 
 # %% exercise="week01.naive-bill"
@@ -116,9 +114,8 @@ check("week01.naive-bill", naive_all_reduce_bill, cases=cases)
 # | 1: send the other rank's half, add the half you receive | `[ 11 22 │ · · ]` | `[ · · │ 33 44 ]` |
 # | 2: send the half you finished | `[ 11 22 │ 33 44 ]` | `[ 11 22 │ 33 44 ]` |
 #
-# Each rank sent four numbers. If they all went through rank 0, eight numbers would enter or leave that rank. With
-# four ranks there are four chunks and more steps, but the same two phases: chunks accumulate their sum, then finished
-# chunks go around the ring.
+# Each rank sent four numbers; through rank 0, eight would enter or leave it. With four ranks there are four chunks and
+# more steps, but the same two phases: chunks accumulate their sum, then finished chunks go around the ring.
 
 # %%
 for step in range(3):
@@ -187,8 +184,7 @@ except shardlab.RanksFailed as report:
 #
 # <details><summary>Hint</summary>
 #
-# Either the even rank sends first and the odd rank receives first, or both ranks start both calls before they wait:
-# `work = dist.isend(...)` returns at once, `work.wait()` waits.
+# Start both calls before you wait: `work = dist.isend(...)` returns at once, `work.wait()` waits.
 # </details>
 
 
@@ -214,9 +210,8 @@ cases = [
 check("week01.exchange", exchange, cases=cases)
 
 # %% [markdown]
-# > **Two traps of this transport.** If the receive buffer is larger than the message, only part of it is filled. If
-# > it has another dtype, the bytes are reinterpreted. Neither raises an error. `torch.empty_like` of the right chunk
-# > avoids both.
+# > **Two traps.** A receive buffer larger than the message is only partly filled. With another dtype, the bytes are
+# > reinterpreted. Neither raises an error. `torch.empty_like` of the right chunk avoids both.
 #
 # ## 5 · The first half: reduce-scatter
 #
@@ -309,9 +304,8 @@ check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 # at most 2(N−1) messages. Both functions use only send and receive and leave their inputs unchanged. *About 7 and 4
 # lines.*
 #
-# > **A correction.** Lecture notes (ours included) say "Reduce = Reduce-Scatter + All-Gather". Check which ranks end
-# > up with the result: after a *reduce* one rank holds the sum, after an all-gather all do. The correct statement is
-# > **All-Reduce = Reduce-Scatter + All-Gather**. A reduce can be built from a reduce-scatter and a *gather*.
+# > **A correction.** Lecture notes say "Reduce = Reduce-Scatter + All-Gather". But after a *reduce* one rank holds the
+# > sum, after an all-gather all do: **All-Reduce = Reduce-Scatter + All-Gather**.
 
 
 # %% exercise="week01.ring-all-reduce"
@@ -373,8 +367,8 @@ except shardlab.RanksFailed as report:
 
 # %% [markdown]
 # One rank received a message of the wrong length and crashed, and its peer lost the connection. With NCCL they may
-# hang until a timeout, minutes later. If both tensors had the same shape, you would see no error at all: loss and
-# gradient would be *added to each other*. The report's last line says where the ranks diverge.
+# hang for minutes. If both tensors had the same shape, you would see no error: loss and gradient would be *added to
+# each other*. The report's last line says where the ranks diverge.
 #
 # ### Hang hunt: `average_loss_and_gradient`
 #
@@ -409,8 +403,8 @@ check("week01.same-order", average_loss_and_gradient, cases=cases)
 # - **tree** (树): sums go up a *binomial* tree (二项树) to rank 0: rank 1 sends to 0 and 3 to 2, then 2 to 0. The
 #   total comes back down. That is ⌈log₂ N⌉ levels up and as many down, S bytes each.
 #
-# So the ring sends many small messages, and the tree a few large ones. **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1
-# s per byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) = 36 s. With α = 20 s they take 132 s and 112 s.
+# **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1 s per byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) =
+# 36 s. With α = 20 s they take 132 s and 112 s.
 #
 # **`all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm)`** returns the seconds; `algorithm` is `"ring"` or
 # `"tree"`. *About 5 lines.*
@@ -440,64 +434,6 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # ranks together* cannot: each number needs N−1 messages to be added up and N−1 more to reach the other ranks, 2(N−1)
 # · S in total. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring no rank sends more than that. A
 # switch (交换机) that can add, such as SHARP's, lets each rank send S only once.
-#
-# | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
-# |---|---|---|---|
-# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages |
-# | binomial tree | 2⌈log₂ N⌉ | ⌈log₂ N⌉ · S | yours above, MPI's reduce and broadcast |
-# | recursive halving-doubling (递归折半倍增) | 2 log₂ N | 2(N−1)/N · S | MPI, long messages |
-# | double binary tree (双二叉树) | ~ 2 log₂ N, pipelined | ~ 2 S | NCCL between nodes |
-# | NVLS (NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 |
-#
-# *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
-# then does the same in reverse. It has the tree's steps and the ring's bytes, for powers of two. *Double binary
-# trees* send half of the tensor through each of two trees; a leaf of one is an inner node of the other.
-#
-# NCCL makes such an estimate for each call (`src/graph/tuning.cc`). It can also choose *NVLS*, where switches add,
-# and *PAT*, a tree for all-gathers. Its protocols (协议) pack bytes: *Simple* for long messages, *LL* and *LL128* for
-# short ones. An NCCL "ring" is several rings, one through each network card.
-#
-# ### Build the tree
-#
-# **`tree_all_reduce(tensor, *, group)`** returns the sum over the group on every rank as a new tensor, for any shape
-# and dtype. Use only `send` and `recv` (or `isend` and `irecv`). On the way up, for `distance` 1, 2, 4, …, a rank at
-# an odd multiple of `distance` sends its sum to `rank - distance`, which adds it to its own. The total then takes the
-# same steps in reverse, largest distance first. *About 14 lines.*
-#
-# **By hand**, ranks 0 to 3 hold 1, 2, 3, 4. Up: 1 sends 2 to 0 (now 3) while 3 sends 4 to 2 (now 7); then 2 sends 7 to
-# 0 (now 10). Down: 0 sends 10 to 2; then 0 to 1, while 2 to 3.
-
-
-# %% exercise="week01.tree-all-reduce"
-def tree_all_reduce(tensor, *, group):
-    """Sum over the group, up a binomial tree to the first rank and down again. Returns a new tensor on every rank."""
-    ### BEGIN SOLUTION
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    total, arriving = tensor.clone(), torch.empty_like(tensor)
-    distances = [2**level for level in range((size - 1).bit_length())]
-    for distance in distances:
-        if rank % (2 * distance) == distance:
-            dist.send(total, group_dst=rank - distance, group=group)
-        elif rank % (2 * distance) == 0 and rank + distance < size:
-            dist.recv(arriving, group_src=rank + distance, group=group)
-            total += arriving
-    for distance in reversed(distances):
-        if rank % (2 * distance) == distance:
-            dist.recv(total, group_src=rank - distance, group=group)
-        elif rank % (2 * distance) == 0 and rank + distance < size:
-            dist.send(total, group_dst=rank + distance, group=group)
-    return total
-    ### END SOLUTION
-
-
-# %% check="week01.tree-all-reduce" points=2
-cases = [
-    {"ranks": 2, "numbers": 3},
-    {"ranks": 4, "numbers": 6, "matrix": True},
-    {"ranks": 6, "numbers": 5, "subgroup": [0, 1, 2, 4, 5], "dtype": "bfloat16"},
-    {"ranks": 1, "numbers": 3},
-]
-check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
 
 # %% [markdown]
 # ## 9 · Predict, then measure
@@ -521,69 +457,51 @@ figure, ax = figures.new_axes(8, 3.6)
 figures.show(figure, figures.draw_traffic(ax, num_ranks, 4 * num_elements))
 
 # %% [markdown]
-# Equal to the last byte. (This is the package's `collectives.ring_all_reduce`. Once your check passes, use your own
-# `ring_all_reduce`, here and below.) The figure shows all collectives on one axis.
+# Equal to the last byte. (Once your check passes, use your own `ring_all_reduce`, here and below.) The figure shows
+# all collectives on one axis.
 #
-# **Seconds.** Four ranks share this machine and its cores, so expect noise. We take the slowest rank of each
-# repetition and the best repetition for each size.
-
+# **Seconds.** Four ranks share your cores: expect noise. A repetition takes as long as its slowest rank; we keep the
+# fastest of 25 repetitions for each size.
 
 # %%
-def seconds_of(all_reduce, sizes):
-    world, tensors = dist.group.WORLD, [torch.ones(num_bytes // 4) for num_bytes in sizes]
-    calls = [lambda tensor=tensor: all_reduce(tensor, group=world) for tensor in tensors]
-    return torch.tensor([collectives.seconds_of(call, group=world) for call in calls])
-
-
-sizes = [4**k for k in range(6, 13)]
-points = {}
-for name, all_reduce in [("ring", collectives.ring_all_reduce), ("tree", collectives.tree_all_reduce)]:
-    by_rank = torch.stack(shardlab.run(seconds_of, all_reduce, sizes, ranks=4, timeout=60, observe=False))
-    points[name] = list(zip(sizes, by_rank.amax(0).amin(1).tolist(), strict=True))
-    print(name, [f"{1000 * seconds:.2f} ms" for _, seconds in points[name]])
+sizes = [4**k for k in range(6, 13)]  # bytes, from 4 KB to 16 MB
+seconds = shardlab.run(
+    collectives.seconds_by_size, collectives.ring_all_reduce, sizes, ranks=4, timeout=60, observe=False
+)[0]
+ring_points = list(zip(sizes, seconds, strict=True))
+print("ring:", [f"{1000 * one:.2f} ms" for one in seconds])
 
 # %% [markdown]
-# **Fit.** Both algorithms use the same link, so there are two unknowns. A step of the ring has four messages in
-# flight, a step of the tree at most two. With fewer cores than ranks, the ring's messages take turns (`turns`). The
-# first figure shows the residuals (残差), what the model does not explain. Their extremes are the **range to
-# expect**: the best of 25 repetitions falls in it; a single one may take several times as long.
+# **Fit.** By section 8, a ring of four takes 6 α + 1.5 S β. Only α and β are unknown, and there are seven measurements.
+# A fit chooses the two numbers that miss all seven by as little as possible.
 #
-# **Crossover.** The lines of the second figure are the fitted ones, with the ring's messages taking turns; the marks
-# were measured on this machine. Where do ring and tree cross, and why not exactly where the lines cross?
+# **By hand**, 2 ranks: 2 α + S β. 1 MB takes 3 ms, 3 MB take 5 ms. So 2 MB more cost 2 ms: β is 1 ms per MB, and 1/β =
+# 1 GB/s. Then 1 MB costs 1 ms for its bytes and 2 ms for two messages: α = 1 ms.
+#
+# A bar in the figure is a residual (残差): measured minus predicted. The largest give the **range to expect** for the
+# best of 25 repetitions; a single one may take several times as long. If your ranks share cores, they wait
+# for each other, and your α and β include that.
 
 # %%
-turns = collectives.ranks_per_core(4)
-ring_messages, tree_messages = (costs.traffic.all_reduce_messages(4, name) for name in points)
-ring_bytes = costs.traffic.ring_all_reduce_bytes(4, 1) * turns  # for each byte of the tensor
-samples = [(ring_messages * turns, ring_bytes * size, t) for size, t in points["ring"]]
-samples += [(tree_messages, tree_messages * size, t) for size, t in points["tree"]]
+samples = costs.traffic.all_reduce_samples(4, ring_points)  # (messages, bytes, seconds) of each measurement
 my_link = costs.traffic.fit_alpha_beta(samples)
-print(f"{turns:g} turns; alpha = {1e6 * my_link.alpha:.0f} µs per message, 1/beta = {1e-9 / my_link.beta:.2f} GB/s")
-off = [seconds / (messages * my_link.alpha + sent * my_link.beta) for messages, sent, seconds in samples]
-print(f"a measurement is {min(off):.2f} to {max(off):.2f} times its prediction")
+least, most = costs.traffic.range_to_expect(my_link, samples)
+print(f"alpha = {1e6 * my_link.alpha:.0f} µs per message, 1/beta = {1e-9 / my_link.beta:.2f} GB/s")
+print(f"a measurement is {least:.2f} to {most:.2f} times its prediction")
 figure, ax = figures.new_axes(8, 4)
-names = {ring_messages * turns: "ring", tree_messages: "tree"}
-figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link, names=names))
-
-won = [size for (size, ring), (_, tree) in zip(points["ring"], points["tree"], strict=True) if tree < ring]
-slack = tree_messages - ring_bytes  # extra bytes that the tree sends, in units of S
-limit = (ring_messages * turns - tree_messages) / slack * my_link.alpha / my_link.beta if slack > 0 else float("inf")
-print(f"predicted: the tree wins up to {limit / 1e6:.2f} MB; measured: up to {max(won, default=0) / 1e6:.2f} MB")
-figure, ax = figures.new_axes(8, 4)
-figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, turns=turns, **points))
+figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link, names={6: "ring"}))
 
 # %% [markdown]
-# Now predict what you cannot measure: your link with any N and any S. The range was measured on 4 ranks of one
-# machine, so trust it less the further you move away.
+# Now predict what you cannot measure: your link with any N and any S. The range comes from 4 ranks: trust it less the
+# further you move away.
 
 
 # %% tags=["interactive"]
 @figures.interact(num_ranks=(2, 128), megabytes=[0.01, 1, 100, 14_000])
 def predict(num_ranks=8, megabytes=100):
-    for name in ("ring", "tree"):
-        seconds = costs.traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **my_link._asdict(), algorithm=name)
-        low, high = 1000 * seconds * min(off), 1000 * seconds * max(off)
-        print(f"{name}: {1000 * seconds:,.2f} ms, expect {low:,.2f} to {high:,.2f} ms")
+    seconds = costs.traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **my_link._asdict())
+    milliseconds = [f"{1000 * seconds * times:,.2f} ms" for times in (1, least, most)]
+    print("ring: {}, expect {} to {}".format(*milliseconds))
 
 
 # %% [markdown]
@@ -598,13 +516,6 @@ def predict(num_ranks=8, megabytes=100):
 # 3. `"order"`: an activation goes forward and its gradient backward through `_GatherFromSequenceParallelRegion` (with
 #    its default arguments). Which two collectives run, in order? A list of names as in the table of section 3, with
 #    `_` instead of `-`.
-#
-# One more, ungraded, about `torch/distributed/distributed_c10d.py`:
-#
-# <details><summary>What does <code>all_reduce</code> do on a rank that is not in the group it is given?</summary>
-#
-# It warns and returns. Nothing is added and nothing hangs: the tensor stays unreduced. Look for `_rank_not_in_group`.
-# </details>
 
 # %% exercise="week01.reading"
 reading_answers = {"messages": None, "backward_of_copy": None, "order": None}
@@ -618,51 +529,7 @@ reading_answers["order"] = ["all_gather", "reduce_scatter"]
 check("week01.reading", reading_answers)
 
 # %% [markdown]
-# ## 11 · Challenge: send as little as possible between nodes
-#
-# Take two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast; the link between nodes is slow. A flat ring 0
-# → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S over each. How much does it help if
-# ranks 0 and 1 first add up inside their node, and each then sends one half of the sum across?
-#
-# **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside
-# the nodes rank 0 gets `4` (1 + 3) and rank 1 `6`, rank 2 `40` and rank 3 `60`. Across, ranks 0 and 2 get `44`, ranks
-# 1 and 3 `66`. Inside again, every rank collects `[44 66]`. Rank 0 sent one number to the other node, S/2.
-
-# %%
-flat, cross = costs.traffic.ring_all_reduce_bytes(4, 1), costs.traffic.hierarchical_all_reduce_cross_bytes(2, 2, 1)
-print(f"a NIC per GPU: the busiest carries {flat} S with a flat ring, {cross} S here: {flat / cross:g} times less")
-print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat / (2 * cross):g} times less")
-
-# %% [markdown]
-# Both are right, for different machines. Two flat rings, one through each NIC (网卡), also share the load, and then
-# only 1.5× is left with one NIC per GPU, too. NCCL does this, and later weeks count this way (`costs.links`).
-#
-# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor,
-# and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other
-# nodes. `node_group` holds the ranks of this node, `cross_group` the ranks at this rank's position in every node.
-# Support any shape, size, dtype, number of nodes, and ranks per node. Your own functions are all you need. *About 6
-# lines.*
-
-
-# %% exercise="week01.hierarchical-all-reduce"
-def hierarchical_all_reduce(tensor, *, node_group, cross_group):
-    """Sum over all ranks of all nodes. Every rank sends at most 2(M-1)/M of its chunk to the other M-1 nodes."""
-    ### BEGIN SOLUTION
-    chunks = tensor.flatten().tensor_split(dist.get_world_size(node_group))
-    node_sum = ring_reduce_scatter(chunks, group=node_group)
-    total = ring_all_reduce(node_sum, group=cross_group)
-    gathered = ring_all_gather(total, [chunk.numel() for chunk in chunks], group=node_group)
-    return torch.cat(gathered).view(tensor.shape)
-    ### END SOLUTION
-
-
-# %% check="week01.hierarchical-all-reduce" points=3
-cases = [{"ranks": 4, "numbers": 8}, {"ranks": 6, "numbers": 250, "ranks_per_node": 3, "matrix": True}]
-cases += [{"ranks": 1, "numbers": 3, "ranks_per_node": 1}]
-check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
-
-# %% [markdown]
-# ## 12 · Interview: 8 → 64 GPUs, does all-reduce time double?
+# ## 11 · Interview: 8 → 64 GPUs, does all-reduce time double?
 #
 # **`eight_to_sixty_four()`** returns the factors by which the bandwidth term (the coefficient of S·β) and the latency
 # term (the coefficient of α) of a ring grow. From 2 to 4 ranks, for example, they go from 1 to 1.5 and from 2 to 6:
@@ -701,16 +568,11 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 13 · Recap
+# ## 12 · Recap
 #
 # <details><summary>Four ranks all-reduce 1 GB in a ring. What does one rank send?</summary>
 #
 # 2(4−1)/4 · 1 GB, in 2(4−1) messages of a quarter each.
-# </details>
-#
-# <details><summary>Rank 0 waits in a recv from rank 3; all others have returned. Where do you look?</summary>
-#
-# At the number of steps, or at an `if` that only some ranks enter: rank 3 believes that it has sent everything.
 # </details>
 #
 # <details><summary>Each rank updates only its share of the weights. Which half of an all-reduce is enough?</summary>
@@ -718,7 +580,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # The reduce-scatter. The all-gather comes after the update, with weights instead of gradients: ZeRO, week 3.
 # </details>
 #
-# ## 14 · Take away
+# ## 13 · Take away
 #
 # > **One.** All-Reduce = Reduce-Scatter + All-Gather, 2(N−1)/N · S bytes per rank: nearly independent of N.
 #
@@ -728,7 +590,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # > **Three.** A collective has no name on the wire. Every rank of the group must make the same calls, in the same
 # > order, with the same shapes.
 #
-# ## 15 · Going further
+# ## 14 · Going further
 #
 # - Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in MPICH* (2005). Look for:
 #   the sizes at which they change the algorithm.
@@ -736,6 +598,141 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 #   lower bound of section 8, and where it assumes that ranks do the adding.
 # - NVIDIA/nccl, `src/graph/trees.cc`. Look for: the two trees, drawn in a comment.
 # - Nanotron, *The Ultra-Scale Playbook*, on collectives. Look for: what NCCL adds to the ring.
+
+# %% [markdown]
+# ## Optional · Trees, and fewer bytes between nodes
 #
+# This part is extra credit.
+#
+# ### Build the tree
+#
+# **`tree_all_reduce(tensor, *, group)`** returns the sum over the group on every rank as a new tensor, for any shape
+# and dtype. Use only `send` and `recv` (or `isend` and `irecv`). On the way up, for `distance` 1, 2, 4, …, a rank at
+# an odd multiple of `distance` sends its sum to `rank - distance`, which adds it to its own. The total then takes the
+# same steps in reverse, largest distance first. *About 14 lines.*
+#
+# **By hand**, ranks 0 to 3 hold 1, 2, 3, 4. Up: 1 sends 2 to 0 (now 3) while 3 sends 4 to 2 (now 7); then 2 sends 7 to
+# 0 (now 10). Down: 0 sends 10 to 2; then 0 to 1, while 2 to 3.
+
+
+# %% exercise="week01.tree-all-reduce"
+def tree_all_reduce(tensor, *, group):
+    """Sum over the group, up a binomial tree to the first rank and down again. Returns a new tensor on every rank."""
+    ### BEGIN SOLUTION
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    total, arriving = tensor.clone(), torch.empty_like(tensor)
+    distances = [2**level for level in range((size - 1).bit_length())]
+    for distance in distances:
+        if rank % (2 * distance) == distance:
+            dist.send(total, group_dst=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < size:
+            dist.recv(arriving, group_src=rank + distance, group=group)
+            total += arriving
+    for distance in reversed(distances):
+        if rank % (2 * distance) == distance:
+            dist.recv(total, group_src=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < size:
+            dist.send(total, group_dst=rank + distance, group=group)
+    return total
+    ### END SOLUTION
+
+
+# %% check="week01.tree-all-reduce" points=2 optional=true
+cases = [
+    {"ranks": 2, "numbers": 3},
+    {"ranks": 4, "numbers": 6, "matrix": True},
+    {"ranks": 6, "numbers": 5, "subgroup": [0, 1, 2, 4, 5], "dtype": "bfloat16"},
+    {"ranks": 1, "numbers": 3},
+]
+check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
+
+# %% [markdown]
+# ### Where do ring and tree cross?
+#
+# On four ranks a tree takes 4 α + 4 S β instead of 6 α + 1.5 S β. **Predict:** up to which size does it win?
+#
+# One detail matters on a small machine. In each step of a ring all four ranks send; in a step of a tree at most two
+# do. With two cores, the ring's four messages take 2 *turns*, the tree's only one. Your α and β were fitted to
+# the ring and include its turns: with t ranks per core, the tree's are α/t and β/t.
+#
+# **By hand**, t = 2, α = 2 ms, β = 2 ms per MB: the ring takes 12 + 3 S ms, the tree 4 + 4 S ms. They cross at S = 8
+# MB. With one core per rank, t = 1, the tree takes 8 + 8 S ms, and they cross at 0.8 MB.
+
+# %%
+seconds = shardlab.run(
+    collectives.seconds_by_size, collectives.tree_all_reduce, sizes, ranks=4, timeout=60, observe=False
+)[0]
+tree_points = list(zip(sizes, seconds, strict=True))
+turns = collectives.ranks_per_core(4)
+one_turn = costs.traffic.Link(my_link.alpha / turns, my_link.beta / turns)
+figure, ax = figures.new_axes(8, 4)
+words = figures.draw_ring_against_tree(ax, 4, *one_turn, turns=turns, ring=ring_points, tree=tree_points)
+figures.show(figure, words)
+faster = [size for (size, ring), (_, tree) in zip(ring_points, tree_points, strict=True) if tree < ring]
+print(f"measured: the tree wins up to {max(faster, default=0) / 1e6:.2f} MB")
+
+# %% [markdown]
+# The lines are predicted, the marks measured. They cross in different places: the fit saw no tree.
+#
+# ### What libraries use
+#
+# | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
+# |---|---|---|---|
+# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages |
+# | binomial tree | 2⌈log₂ N⌉ | ⌈log₂ N⌉ · S | yours above, MPI's reduce and broadcast |
+# | recursive halving-doubling (递归折半倍增) | 2 log₂ N | 2(N−1)/N · S | MPI, long messages |
+# | double binary tree (双二叉树) | ~ 2 log₂ N, pipelined | ~ 2 S | NCCL between nodes |
+# | NVLS (NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 |
+#
+# *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
+# then does the same in reverse, for powers of two. *Double binary trees* send half of the tensor through each of two
+# trees; a leaf of one is an inner node of the other. NCCL estimates seconds for each call (`src/graph/tuning.cc`). It
+# can also choose *NVLS*, where switches add, and *PAT*, a tree for all-gathers.
+
+# %% [markdown]
+# ### Challenge: send as little as possible between nodes
+#
+# Take two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast; the link between nodes is slow. A flat ring 0
+# → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S over each. How much does it help if
+# ranks 0 and 1 first add up inside their node, and each then sends one half of the sum across?
+#
+# **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside
+# the nodes rank 0 gets `4` (1 + 3) and rank 1 `6`, rank 2 `40` and rank 3 `60`. Across, ranks 0 and 2 get `44`, ranks
+# 1 and 3 `66`. Inside again, every rank collects `[44 66]`. Rank 0 sent one number to the other node, S/2.
+
+# %%
+flat, cross = costs.traffic.ring_all_reduce_bytes(4, 1), costs.traffic.hierarchical_all_reduce_cross_bytes(2, 2, 1)
+print(f"a NIC per GPU: the busiest carries {flat} S with a flat ring, {cross} S here: {flat / cross:g} times less")
+print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat / (2 * cross):g} times less")
+
+# %% [markdown]
+# Both are right, for different machines. Two flat rings, one through each NIC (网卡), also share the load, as in NCCL;
+# then only 1.5× is left. Later weeks count this way (`costs.links`).
+#
+# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor,
+# and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other
+# nodes. `node_group` holds the ranks of this node, `cross_group` the ranks at this rank's position in every node.
+# Support any shape, size, dtype, number of nodes, and ranks per node. Your own functions are all you need. *About 6
+# lines.*
+
+
+# %% exercise="week01.hierarchical-all-reduce"
+def hierarchical_all_reduce(tensor, *, node_group, cross_group):
+    """Sum over all ranks of all nodes. Every rank sends at most 2(M-1)/M of its chunk to the other M-1 nodes."""
+    ### BEGIN SOLUTION
+    chunks = tensor.flatten().tensor_split(dist.get_world_size(node_group))
+    node_sum = ring_reduce_scatter(chunks, group=node_group)
+    total = ring_all_reduce(node_sum, group=cross_group)
+    gathered = ring_all_gather(total, [chunk.numel() for chunk in chunks], group=node_group)
+    return torch.cat(gathered).view(tensor.shape)
+    ### END SOLUTION
+
+
+# %% check="week01.hierarchical-all-reduce" points=3 optional=true
+cases = [{"ranks": 4, "numbers": 8}, {"ranks": 6, "numbers": 250, "ranks_per_node": 3, "matrix": True}]
+cases += [{"ranks": 1, "numbers": 3, "ranks_per_node": 1}]
+check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
+
+# %% [markdown]
 # **An experiment, not graded.** Let N grow in `costs.traffic.tree_ring_crossover_bytes(N, *my_link)`: from which N
 # does the tree win for 1 MB?

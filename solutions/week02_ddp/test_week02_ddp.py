@@ -6,9 +6,10 @@ import sys
 from random import Random
 
 import pytest
+import shardlab
 import torch
 import torch.distributed as dist
-from shardlab.costs import overlap, traffic
+from shardlab.costs import compression, overlap, traffic
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BucketCapacityConfig
@@ -17,7 +18,7 @@ from torch.utils.data import DistributedSampler
 from autograder.authoring import notebooks
 from autograder.jobs.marked import marked_mlp
 from autograder.jobs.trained import mlp
-from autograder.weeks.week02_ddp import ten_and_eight, top_k, unused
+from autograder.weeks.week02_ddp import stochastic, ten_and_eight, top_k, unused
 from autograder.weeks.week02_ddp.assign_buckets import expected_buckets
 from autograder.weeks.week02_ddp.reading import READING
 
@@ -46,6 +47,46 @@ def test_what_the_reading_questions_ask_is_in_torch():
     called = re.findall(r"\b(to|div_|all_reduce|copy_)\(", source.split("else:\n        fut")[1])
     assert called == ["all_reduce"]  # copy_ is in decompress, which the future calls
     assert source.index("buffer.to(dtype).div_(") < source.index("def decompress")
+
+
+def dtypes_in_a_bucket():
+    sent, net = [], torch.nn.Linear(8, 8)
+    model = DistributedDataParallel(net)
+
+    def hook(_, bucket):
+        sent.append(bucket.buffer().dtype)
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    model.register_comm_hook(None, hook)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = model(torch.ones(2, 8))
+    out.sum().backward()
+    return out.dtype, sent
+
+
+def test_autocast_leaves_the_bytes_of_a_bucket_as_they_are():
+    for activation, sent in shardlab.run(dtypes_in_a_bucket, ranks=2):
+        assert activation == torch.bfloat16 and [dtype.itemsize for dtype in sent] == [READING["autocast_bytes"]]
+
+
+def test_two_messages_of_the_text():
+    gradient = torch.tensor([3.0, -4.0, 0.0])
+    assert stochastic.heights("terngrad", gradient, 1).tolist() == [0.75, -1, 0]
+    assert stochastic.heights("qsgd", gradient, 2).tolist() == pytest.approx([1.2, -1.6, 0])
+    assert stochastic.message_bits(3, 2) == 41 and "41 bits" in text()
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 4, 7, 8, 64, 127])
+def test_the_bits_are_those_that_the_package_sends(levels):
+    assert stochastic.message_bits(1, levels) - 32 == compression.qsgd_bits(levels)
+
+
+def test_a_bound_on_the_mean_of_draws_holds():
+    share = torch.tensor([0.0, 0.001, 0.02, 0.5])
+    drawn = torch.bernoulli(share.expand(200, 500, 4), generator=torch.Generator().manual_seed(0)).mean(1)
+    assert ((drawn - share).abs() < stochastic.farthest(share * (1 - share), 500)).all()
 
 
 def test_buckets_of_the_text():
@@ -100,6 +141,7 @@ def test_marks_change_nothing_on_one_process():
         ("ddp-backward", "after_the_backward", 2, "is not sent before the backward reaches layer"),
         ("ddp-backward", "synchronous", 2, "a hook that waits never ends"),
         ("top-k", "no_feedback", 1.5, "Right: one step."),
+        ("stochastic", "max_for_both", 1, "not its Euclidean norm"),
     ],
 )
 def test_partial_credit(judged, exercise, name, points, words):

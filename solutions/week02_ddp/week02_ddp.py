@@ -14,13 +14,13 @@
 # %% [markdown]
 # # Week 2 · Data parallelism (数据并行): every rank has the whole model and part of the batch
 #
-# *3 hours · 2 to 4 ranks · no GPU needed*
+# *Core: about 160 minutes; optional: about 70 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
 # - [ ] **build** DDP: one broadcast, hooks, buckets, and messages that are sent during the backward;
 # - [ ] **predict** what share of a step is spent waiting, with and without overlap;
-# - [ ] **compress** a gradient to one bit per number or to a tenth of its bytes, and keep the loss.
+# - [ ] **compress** a gradient to one bit per number or to a tenth of its bytes, and keep the loss (optional).
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -74,9 +74,9 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
         print(f"{name}, {label}: adds {added:.0%} to the compute, which is {share:.0%} of the step, without overlap")
 
 # %% [markdown]
-# Lecture notes say that DDP adds 20–40% to a step over PCIe and 5–10% over NVLink. Such ranges come from bytes,
-# bandwidth, and seconds of compute. Watch the **communication efficiency**: compute / (compute + *exposed*
-# communication), where exposed means that nothing is computed meanwhile.
+# Lecture notes say that DDP adds 20–40% to a step over PCIe and 5–10% over NVLink. It depends on bytes, bandwidth and
+# compute. Watch the **communication efficiency**: compute / (compute + *exposed* communication), where exposed means
+# that nothing is computed meanwhile.
 #
 # ### Warm-up: efficiency
 #
@@ -84,9 +84,8 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
 # into the window, the time in which the rank is computing. By hand: with 10 ms of compute, 4 ms of communication, and
 # a window of 3 ms, 1 ms is exposed, and the efficiency is 10/11. *About 2 lines.*
 #
-# > **Fresh cases.** Grading adds cases. This week they vary the numbers; sizes, up to more than 20,000 numbers;
-# > dtypes (float32, float64 and bfloat16); 1 to 4 ranks; the group, often a part of the world, such as ranks 1 and 3;
-# > layers, microbatches, buckets, and which ranks have no gradient.
+# > **Fresh cases.** Grading adds cases: other numbers; sizes, up to more than 20,000; float32, float64 and bfloat16; 1
+# > to 4 ranks; groups such as ranks 1 and 3; layers, microbatches, buckets, and which ranks have no gradient.
 
 
 # %% exercise="week02.efficiency"
@@ -158,10 +157,9 @@ for divides, equal_start in [(True, True), (False, True), (True, False)]:
     print(f"divides {divides}, same start {equal_start}: rank 0 is off by {wrong:.1e}, the ranks differ by {apart:.1e}")
 
 # %% [markdown]
-# A sum instead of a mean acts like a learning rate that is N times too high, and this run explodes. With Adam you
-# would see almost no effect, because Adam divides a gradient by its own magnitude. Different starts are worse: **the
-# difference between two ranks never shrinks**, because both subtract the same mean. The gradients fit none of the
-# models, yet each rank's loss may fall.
+# A sum instead of a mean acts like a learning rate that is N times too high, and this run explodes. Adam would hide it:
+# it divides a gradient by its own magnitude. Different starts are worse: **the difference between two ranks never
+# shrinks**, because both subtract the same mean. Yet each rank's loss may fall.
 #
 # ### Bug hunt: a sum instead of a mean
 #
@@ -230,11 +228,10 @@ cases = [{"sizes": sizes, "bucket_bytes": bucket_bytes} for sizes, bucket_bytes 
 check("week02.assign-buckets", assign_buckets, cases=cases)
 
 # %% [markdown]
-# **torch's rule** differs in two ways. It closes a bucket once it has *reached* its limit, so a bucket may exceed the
-# limit by nearly one parameter. And it does not rely on the order of the model: the first iteration uses one bucket
-# and records the order in which gradients actually arrive. Then buckets are rebuilt (重建) in that order, 1 MiB for
-# the first, 25 MiB for the others. In the next cell gradients of 20, 60, 40 and 100 bytes arrive one after the other.
-# Where would your function split them?
+# **torch's rule** differs in two ways. It closes a bucket once it has *reached* its limit, and may exceed it by
+# nearly one parameter. And it records the order in which gradients arrive in the first iteration, which uses one
+# bucket. Then buckets are rebuilt (重建) in that order, 1 MiB for the first, 25 MiB for the others. In the next cell
+# gradients of 20, 60, 40 and 100 bytes arrive. Where would your function split them?
 
 # %%
 sizes = [20, 60, 40, 100]  # bytes, in the order in which the gradients arrive
@@ -264,9 +261,8 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # rank 1 has 3 and 4. The gradient of a sum over rows is the sum of the rows. Rank 0 accumulates 1, then 1 + 2 = 3;
 # its bucket is now full and is sent. Rank 1 sends 7. Both end with `w.grad` = (3 + 7)/2 = 5, after one message.
 #
-# *About 20 lines.* Use no other collectives. The given `start_and_backward` calls both functions. The check tests for
-# overlap: other ranks enter a layer's backward only when rank 0 is one layer ahead. A rank that waits inside a hook
-# waits forever.
+# *About 20 lines.* Use no other collectives. The check tests for overlap: other ranks enter a layer's backward only
+# when rank 0 is one layer ahead. A rank that waits inside a hook waits forever.
 #
 # <details><summary>Hint 1: what a hook does</summary>
 #
@@ -351,8 +347,8 @@ check("week02.ddp-backward", start_and_backward, cases=cases)
 # %% [markdown]
 # ## 7 · Predict, then measure
 #
-# **Calls and bytes.** The package's `DataParallel` is your code as a module. With four linear layers on 3 ranks, what
-# changes when you halve the bucket size? And with four microbatches, with and without `no_sync`?
+# **Calls and bytes.** The package's `DataParallel` is your code as a module. On 3 ranks, what changes when you halve
+# the bucket size? And with four microbatches, with and without `no_sync`?
 
 
 # %%
@@ -434,8 +430,7 @@ figure, ax = figures.new_axes(8, 1.7)
 figures.show(figure, figures.draw_overlap(ax, FORWARD, BACKWARD, predicted(8), title="Eight buckets"))
 
 # %% [markdown]
-# **The range to expect:** sleeping ranks wake up late when the machine is busy. Expect the measured best of three
-# steps to be one or two points below the prediction, more on a loaded machine.
+# **The range to expect:** one or two points below the prediction, more on a busy machine, where sleepers wake up late.
 #
 # > **A correction.** "A model that takes 10 ms to compute and 8 ms to communicate has only 55% efficiency" is true
 # > only if *nothing* overlaps, as with your one bucket. With eight it is 82%, and it cannot exceed 88%: the backward
@@ -453,9 +448,8 @@ def explore(num_buckets=4, kilobytes_per_second=800):
 
 
 # %% [markdown]
-# **What a profiler sees.** Those layers slept. Now torch's profiler records real steps on two ranks of your machine:
-# one version sends every gradient after the backward, the other sends buckets as they fill. **Predict for each:** how
-# much of the communication time overlaps with compute?
+# **What a profiler sees.** Those layers slept. Now torch's profiler records real steps on two ranks: gradients sent
+# after the backward, or in buckets as they fill. **Predict for each:** how much of the communication overlaps?
 
 
 # %%
@@ -479,9 +473,8 @@ for name, in_buckets in (("After the backward, on this machine", False), ("Bucke
     figures.show(figure, figures.draw_profile(ax, traces, name=name))
 
 # %% [markdown]
-# None in the first; between a third and most of it in the second, depending on how busy your cores are (the scales
-# differ). Gloo's messages need the same cores as the backward; a GPU has separate copy engines. Here is DDP on one
-# H200, shared by two ranks. **Which bucket cannot be hidden?**
+# None in the first; between a third and most of it in the second, depending on how busy your cores are: Gloo's
+# messages need them, too. Here is DDP on one H200, shared by two ranks. **Which bucket cannot be hidden?**
 
 # %%
 figure, ax = figures.new_axes(9, 2.6)
@@ -511,12 +504,10 @@ figure, ax = figures.new_axes(7, 2.4)
 figures.show(figure, figures.draw_throughput(ax, rates))
 
 # %% [markdown]
-# At the number of your cores. Beyond it ranks take turns, and every message waits for a rank that is not running.
-# Below it, the gap to the line is communication.
+# At the number of your cores: beyond it ranks take turns. Below it, the gap to the line is communication.
 #
-# **The same training.** N ranks that each take part of the batch must train exactly as one process with the whole
-# batch. The rows below count upward; the model learns to predict the next number. **Predict:** how far apart are the
-# losses of one rank and of two after 30 steps?
+# **The same training.** N ranks that each take part of the batch must train exactly as one process with all of it. The
+# model learns to count. **Predict:** how far apart are the losses of one rank and of two after 30 steps?
 
 
 # %%
@@ -566,21 +557,6 @@ figures.show(figure, words)
 # The curves coincide; only the order of the sums differs. Once your check passes, replace `mean_afterwards` by
 # `ddp_backward`: the curve must not change.
 #
-# **Batch size and learning rate.** With b rows on each of N ranks, a step processes N · b rows, and an epoch has N
-# times fewer steps. To make the same progress, the *linear scaling rule* (线性缩放) multiplies the learning rate by
-# N, after a warm-up (预热). **Predict:** half as many steps with twice the batch and twice the learning rate: same
-# loss? For both rates?
-
-# %%
-for lr in (0.05, 0.25):
-    plans = {"30 steps of 8 rows": (30, 8, lr), "15 of 16": (15, 16, lr), "15 of 16, 2 lr": (15, 16, 2 * lr)}
-    ends = {name: shardlab.run(losses, *plan, mean_afterwards, ranks=1)[0][-1] for name, plan in plans.items()}
-    print(f"lr {lr}:", ", ".join(f"{name}: {loss:.2f}" for name, loss in ends.items()))
-
-# %% [markdown]
-# At the small rate the rule holds. At the large rate the first steps overshoot: use a warm-up. Goyal et al. trained
-# ResNet-50 with this rule and batches of up to 8192 images: a rule of thumb, not a law.
-#
 # **Which rank reads which rows.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order.
 # Ten rows cannot be divided evenly among four ranks. **Which row does each rank read last?**
 
@@ -591,10 +567,9 @@ for rank in range(4):
 
 # %% [markdown]
 # Rows 0 and 1 are read twice, so that all ranks take the same number of steps; `drop_last=True` leaves out the tail
-# instead. Why not let ranks 2 and 3 have a shorter last batch? Their rows would count too much: if rank 0 has losses
-# 1, 1, 1 and rank 1 a single 5, the means average to (1 + 5)/2 = 3, but the mean of the four losses is 2. And a rank
-# with one batch fewer leaves the others waiting in an all-reduce. Call `sampler.set_epoch(epoch)` before every epoch;
-# otherwise all epochs use the same order.
+# instead. With a shorter last batch, rows would count too much: losses of 1, 1, 1 on rank 0 and a single 5 on rank 1
+# average to (1 + 5)/2 = 3, but the mean of the four is 2. And a rank with one batch fewer leaves the others waiting in
+# an all-reduce. Call `sampler.set_epoch(epoch)` before every epoch; otherwise all epochs use the same order.
 #
 # ## 8 · A parameter that one rank does not use
 #
@@ -622,8 +597,7 @@ except shardlab.RanksFailed as report:
 
 # %% [markdown]
 # Rank 1 waits in its *third* call for a rank that has already returned. Its second call returned a wrong result: rank
-# 0's gradient of parameter 2 was added to rank 1's gradient of parameter 1, because they have the same shape. Calls
-# are not labeled.
+# 0's gradient of parameter 2 was added to rank 1's of parameter 1. Calls are not labeled.
 #
 # ### Bug hunt: `average_used`
 #
@@ -661,13 +635,13 @@ cases = [  # "missing": for each gradient, which ranks of the group have none
 check("week02.unused", average_used, cases=cases)
 
 # %% [markdown]
-# PyTorch calls this `find_unused_parameters=True` and walks the graph before each backward. Leave it off if you can:
-# it costs time and hides a branch that you forgot.
+# PyTorch calls this `find_unused_parameters=True`. Leave it off if you can: it walks the graph before each backward,
+# and hides a branch that you forgot.
 #
 # ## 9 · Read real code
 #
 # Open `torch/nn/parallel/distributed.py` and `torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py`. Three
-# questions:
+# questions, and one about a lecture:
 #
 # 1. `"first_bucket"`: buckets have 25 MiB, but the first one is smaller so that it can be sent early. How many
 #    **bytes** may it have? A number.
@@ -675,27 +649,107 @@ check("week02.unused", average_used, cases=cases)
 #    same weights? A name.
 # 3. `"order"`: when a bucket goes through `_compress_hook`, in which order do these four *happen*: `all_reduce`,
 #    `copy_`, `div_`, `to`? A list of names.
+# 4. `"autocast_bytes"`: lecture 18 of EfficientML says that mixed precision (混合精度) halves what is sent. Test it:
+#    fp32 weights in `DistributedDataParallel`, no hook, forward under `torch.autocast("cpu", dtype=torch.bfloat16)`.
+#    How many bytes does a bucket hold *per parameter*? A number.
 
 # %% exercise="week02.reading"
-reading_answers = {"first_bucket": None, "at_the_start": None, "order": None}
+reading_answers = {"first_bucket": None, "at_the_start": None, "order": None, "autocast_bytes": None}
 ### BEGIN SOLUTION
 reading_answers["first_bucket"] = 1024 * 1024  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 reading_answers["at_the_start"] = "_sync_module_states"
 reading_answers["order"] = ["to", "div_", "all_reduce", "copy_"]  # divided first: an fp16 sum could overflow
+reading_answers["autocast_bytes"] = 4  # a gradient has its weight's dtype; only the activations are bf16
 ### END SOLUTION
 
 # %% check="week02.reading" points=1
 check("week02.reading", reading_answers)
 
 # %% [markdown]
-# ## 10 · Fewer bytes
+# ## 10 · Interview: 10 ms of compute, 8 ms of communication: what efficiency?
 #
-# If overlap is not enough, send less. Four ways to encode n numbers:
+# **`ten_and_eight()`** returns two numbers: the efficiency without overlap, and the best that DDP can do, when the
+# whole backward (two thirds of the compute) hides communication. By hand, for 6 and 5 ms: 6/11 and 6/7. *One or two
+# lines; your `efficiency` helps.*
+
+
+# %% exercise="week02.ten-and-eight"
+def ten_and_eight():
+    """Efficiency for 10 ms of compute and 8 ms of communication: (without overlap, with the backward as window)."""
+    ### BEGIN SOLUTION
+    return efficiency(10, 8, 0), efficiency(10, 8, 10 * 2 / 3)
+    ### END SOLUTION
+
+
+# %% check="week02.ten-and-eight" points=1
+check("week02.ten-and-eight", ten_and_eight)
+
+# %% [markdown]
+# Now answer in five to eight sentences: both numbers and where the difference comes from; what *you* measured in
+# section 7 for one and for eight buckets; why it was below the best; three things you would change, the cheapest
+# first; and what bf16 gradients, half of the bytes, would gain here.
+
+# %% [markdown] manual="week02.interview" points=2
+# ### BEGIN SOLUTION
+# Without overlap 10/18 = 56%. With overlap only the backward can hide communication, 6.7 of the 10 ms, since there is
+# no gradient before it; 1.3 ms remain exposed and the best is 10/11.3 = 88%.
+#
+# I measured about 55% with one bucket and about 81% with eight. With eight it stays below 88% because the first
+# bucket is ready only after the first layer of the backward, and until then the link is idle. Smaller first buckets
+# help; buckets that are too small pay α each.
+#
+# First I would check that it overlaps at all (bucket size, an early parameter in the last bucket, a hook that waits).
+# Then I would accumulate microbatches under no_sync: half the communication per sample, for a larger batch. Then bf16
+# gradients, half of the bytes: 4 ms fit behind the backward except for the last bucket. Then a faster link. Top-k or
+# 1-bit would make it a tenth, but 8 ms only need to become 6, and bf16 does that without affecting convergence.
+#
+# Full marks: 56% and 88% with the reason, the student's own numbers, why the last or first bucket costs time, a cheap
+# remedy before an expensive one.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 11 · Recap
+#
+# <details><summary>You double the bucket size. What changes: calls, bytes, exposed time?</summary>
+#
+# Half the calls, the same bytes. Exposed time may go either way: fewer α, but a longer last bucket.
+# </details>
+#
+# <details><summary>Two ranks print the same averaged gradient but save different models. What is missing?</summary>
+#
+# The broadcast of the first rank's weights. With equal gradients, an initial difference never changes.
+# </details>
+#
+# ## 12 · Take away
+#
+# > **One.** DDP is one broadcast at the start and one mean per step: 2(N−1)/N · S bytes per rank, for any buckets.
+#
+# > **Two.** Only the backward hides communication, and the last bucket is always exposed.
+#
+# > **Three.** Every rank makes the same calls in the same order, even for gradients it does not have.
+#
+# ## 13 · Going further
+#
+# - Li et al., *PyTorch Distributed*, arXiv 2006.15704. Look for: why buckets are filled in reverse order (section
+#   3.2), and the bucket size at which their curves have a minimum.
+# - Karimireddy et al., *Error Feedback Fixes SignSGD*, arXiv 1901.09847. Look for: the counterexample where signs
+#   alone never converge. Stich et al., arXiv 1809.07599: top-k with memory, algorithm 1.
+# - Goyal et al., *Accurate, Large Minibatch SGD*, arXiv 1706.02677. Look for: the linear scaling rule, its warm-up,
+#   and the batch size up to which it held. Vogels et al., *PowerSGD*, arXiv 1905.13727: why they wanted linearity.
+# - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: what the noise
+#   costs.
+# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on your machine
+#   and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows the whole DDP step on one screen.
+
+# %% [markdown]
+# ## Optional · Fewer bytes
+#
+# This part is extra credit. Four ways to encode n numbers:
 #
 # | | what is sent | bytes | unbiased? |
 # |---|---|---|---|
 # | **top-k** | the k largest numbers and their positions | 8k | no |
-# | **1-bit SGD** | signs, and one mean per sign | n/8 + 8 | no |
+# | **1-bit SGD** (Seide et al., 2014) | signs, and one mean per sign | n/8 + 8 | no |
 # | **TernGrad** | −1, 0 or 1, drawn at random, times the largest | n/4 + 4 | yes |
 # | **QSGD** | a level 0 … s, drawn at random, and a sign, times a norm | n·bits/8 + norms | yes |
 #
@@ -703,10 +757,10 @@ check("week02.reading", reading_answers)
 # scales. So messages of m bytes are all-gathered, not all-reduced: each rank sends (N−1)·m bytes. **Predict:** up to
 # how many ranks is 1-bit worth it?
 #
-# Two compressors *can* be all-reduced. **bf16** (`bf16_compress_hook`): the sum of bf16 numbers is again a bf16
-# number, rounded: half of the bytes for any N. **PowerSGD** treats a gradient as an n × m matrix M and sends P = M·Q,
-# then Mᵀ·P, with r columns each: (n + m)·r numbers. Both are linear in M, so the sum of the ranks' products is the
-# product of the sum. Error feedback, described below, keeps what is lost.
+# Two compressors *can* be all-reduced. **bf16** (`bf16_compress_hook`) halves the bytes for any N. **PowerSGD**
+# treats a gradient as an n × m matrix M and sends P = M·Q, then Mᵀ·P, with r columns each: (n + m)·r numbers. Both
+# are linear in M, so the sum of the ranks' products is the product of the sum. Error feedback, below, keeps what is
+# lost.
 
 # %%
 num = 124_000_000  # GPT-2
@@ -725,9 +779,6 @@ rows, columns, r = 4096, 4096, 4
 print(f"PowerSGD, r = {r}: {rows * columns / ((rows + columns) * r):.0f} times fewer numbers of a 4096 × 4096 matrix")
 
 # %% [markdown]
-# > **"Compression introduces bias"** is half of the story. Top-k and 1-bit do. TernGrad and QSGD draw at random: the
-# > mean is right, but noisy.
-#
 # ### One bit per number
 #
 # **`one_bit_mean(gradient, *, group)`** takes this rank's flat fp32 gradient and returns the mean over the group of
@@ -760,27 +811,77 @@ def one_bit_mean(gradient, *, group):
     ### END SOLUTION
 
 
-# %% check="week02.one-bit" points=2
+# %% check="week02.one-bit" points=2 optional=true
 cases = [{"ranks": 2, "numbers": 160}, {"ranks": 4, "numbers": 203, "subgroup": [1, 3], "one_sign": 1}]
 cases += [{"ranks": 1, "numbers": 21}]
 check("week02.one-bit", one_bit_mean, cases=cases)
 
 # %% [markdown]
-# **Try it, not graded: TernGrad's draw.** With a scale of 2, the number 0.5 is sent as 2 in a quarter of all draws
-# and otherwise as 0, so the mean is right. Replace the last line: return scale · sign with probability |number| /
-# scale (`torch.rand_like(flat) < …`), otherwise 0.
+# ### Rounding by chance
+#
+# "Compression introduces bias" holds for top-k and 1-bit. **TernGrad** and **QSGD** round at random (随机量化): the
+# mean of many draws is right, but noisy. Both measure a number in units of scale / levels, its *height*: a height of
+# 2.3 is sent as 3 in 30% of all draws and otherwise as 2, with the number's sign.
+#
+# - **`terngrad(gradient, *, generator)`**: one level; the scale is the largest magnitude.
+# - **`qsgd(gradient, levels, *, generator)`**: the scale is the Euclidean norm √(Σ g²) of the gradient.
+#
+# Both return (scale, codes): the scale, and a tensor of whole numbers from −levels to levels, so that scale · codes /
+# levels is unbiased (无偏). Each number has its own draw, from `generator` alone. The gradient is flat fp32. If it is
+# all zeros, so are scale and codes.
+#
+# **`message_bits(num_numbers, levels)`**: 32 bits for the scale, and for each number the fewest whole bits that can
+# encode 2 · levels + 1 different codes. *About 8 lines in all.*
+#
+# **By hand**: `[3, −4, 0]`. TernGrad has the scale 4: 3 becomes 1 in three of four draws, −4 is always −1, 0 always 0.
+# QSGD with 2 levels has the norm 5 and the heights 1.2, −1.6 and 0: codes 1 or 2, −1 or −2, and 0. Five codes need 3
+# bits each: 41 bits with the scale.
 
 
-# %%
-def terngrad(flat):
-    scale = flat.abs().max()
-    return torch.zeros_like(scale * flat)  # yours
+# %% exercise="week02.stochastic"
+### BEGIN SOLUTION
+def rounded(gradient, scale, levels, generator):
+    height = gradient.abs() / scale.clamp(min=1e-30) * levels
+    codes = gradient.sign() * (height + torch.rand(height.shape, generator=generator)).floor()
+    return scale, codes.to(torch.int8)
 
 
-flat = torch.tensor([2.0, -1.0, 0.5, 0.0])
-draws = torch.stack([terngrad(flat) for _ in range(4000)])
-print(f"values drawn: {draws.unique().tolist()}, at most 3; mean {[round(x, 1) for x in draws.mean(0).tolist()]}")
-print(f"the mean should be {flat.tolist()}, each number within 0.1")
+### END SOLUTION
+def terngrad(gradient, *, generator):
+    """Return the largest magnitude, and a code -1, 0 or 1 for each number."""
+    ### BEGIN SOLUTION
+    return rounded(gradient, gradient.abs().max(), 1, generator)
+    ### END SOLUTION
+
+
+def qsgd(gradient, levels, *, generator):
+    """Return the Euclidean norm, and a code from -levels to levels for each number."""
+    ### BEGIN SOLUTION
+    return rounded(gradient, gradient.norm(), levels, generator)
+    ### END SOLUTION
+
+
+def message_bits(num_numbers, levels):
+    """Bits of a message: a scale of 32 bits, and one code per number."""
+    ### BEGIN SOLUTION
+    return 32 + num_numbers * (2 * levels).bit_length()
+    ### END SOLUTION
+
+
+def drawn(method, arguments, num_draws, seed):
+    """Given: the scales and codes of many messages from one generator, and of the first once more from a new one."""
+    one, again = (torch.Generator().manual_seed(seed) for _ in range(2))
+    quantize = {"terngrad": terngrad, "qsgd": qsgd}[method]
+    messages = [quantize(*arguments, generator=generator) for generator in [one] * num_draws + [again]]
+    scales, codes = zip(*messages, strict=True)
+    return [float(scale) for scale in scales], torch.stack([torch.as_tensor(one) for one in codes])
+
+
+# %% check="week02.stochastic" points=2 optional=true
+cases = [{"numbers": 10, "part": "terngrad"}, {"bits": 1000, "levels": 1, "part": "terngrad"}]
+cases += [{"numbers": 10, "levels": 4, "part": "qsgd"}, {"numbers": 4, "levels": 7, "zeros": True, "part": "qsgd"}]
+cases += [{"bits": 1000, "levels": 7, "part": "qsgd"}]
+check("week02.stochastic", drawn, message_bits, cases=cases)
 
 # %% [markdown]
 # ### Challenge: a tenth of the bytes, the loss within 1%
@@ -820,7 +921,7 @@ def compressed_means(gradients, num_kept, *, group):
     ### END SOLUTION
 
 
-# %% check="week02.top-k" points=3
+# %% check="week02.top-k" points=3 optional=true
 cases = [
     {"ranks": 2, "numbers": 100, "num_kept": 5, "steps": 1, "part": "one step"},
     {"ranks": 4, "numbers": 20, "num_kept": 2, "steps": 5, "subgroup": [1, 3], "part": "error feedback"},
@@ -866,81 +967,18 @@ for name, codec in codecs.items():
     print(f"{name}: {plain_sent / sent:.1f} times fewer bytes, loss {loss:.4f} ({loss / plain_loss - 1:+.1%})")
 
 # %% [markdown]
-# ## 11 · Interview: 10 ms of compute, 8 ms of communication: what efficiency?
+# ### Batch size and learning rate
 #
-# **`ten_and_eight()`** returns two numbers: the efficiency without overlap, and the best that DDP can do, when the
-# whole backward (two thirds of the compute) hides communication. By hand, for 6 and 5 ms: 6/11 and 6/7. *One or two
-# lines; your `efficiency` helps.*
+# With b rows on each of N ranks, a step processes N · b rows, and an epoch has N times fewer steps. To make the same
+# progress, the *linear scaling rule* (线性缩放) multiplies the learning rate by N, after a warm-up (预热).
+# **Predict:** half as many steps with twice the batch and twice the learning rate: same loss? For both rates?
 
-
-# %% exercise="week02.ten-and-eight"
-def ten_and_eight():
-    """Efficiency for 10 ms of compute and 8 ms of communication: (without overlap, with the backward as window)."""
-    ### BEGIN SOLUTION
-    return efficiency(10, 8, 0), efficiency(10, 8, 10 * 2 / 3)
-    ### END SOLUTION
-
-
-# %% check="week02.ten-and-eight" points=1
-check("week02.ten-and-eight", ten_and_eight)
+# %%
+for lr in (0.05, 0.25):
+    plans = {"30 steps of 8 rows": (30, 8, lr), "15 of 16": (15, 16, lr), "15 of 16, 2 lr": (15, 16, 2 * lr)}
+    ends = {name: shardlab.run(losses, *plan, mean_afterwards, ranks=1)[0][-1] for name, plan in plans.items()}
+    print(f"lr {lr}:", ", ".join(f"{name}: {loss:.2f}" for name, loss in ends.items()))
 
 # %% [markdown]
-# Now answer in five to eight sentences: both numbers and where the difference comes from; what *you* measured in
-# section 7 for one and for eight buckets; why it was below the best; three things you would change, the cheapest
-# first; and what compression would gain here.
-
-# %% [markdown] manual="week02.interview" points=2
-# ### BEGIN SOLUTION
-# Without overlap 10/18 = 56%. With overlap only the backward can hide communication, 6.7 of the 10 ms, since there is
-# no gradient before it; 1.3 ms remain exposed and the best is 10/11.3 = 88%.
-#
-# I measured about 55% with one bucket and about 81% with eight. With eight it stays below 88% because the first
-# bucket is ready only after the first layer of the backward, and until then the link is idle. Smaller first buckets
-# help; buckets that are too small pay α each.
-#
-# First I would check that it overlaps at all (bucket size, an early parameter in the last bucket, a hook that waits).
-# Then I would accumulate microbatches under no_sync: half the communication per sample, for a larger batch. Then bf16
-# gradients, half of the bytes: 4 ms fit behind the backward except for the last bucket. Then a faster link. Top-k or
-# 1-bit would make it a tenth, but 8 ms only need to become 6, and bf16 does that without affecting convergence.
-#
-# Full marks: 56% and 88% with the reason, the student's own numbers, why the last or first bucket costs time, a cheap
-# remedy before an expensive one.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 12 · Recap
-#
-# <details><summary>You double the bucket size. What changes: calls, bytes, exposed time?</summary>
-#
-# Half the calls, the same bytes. Exposed time may go either way: fewer α, but a longer last bucket.
-# </details>
-#
-# <details><summary>Two ranks print the same averaged gradient but save different models. What is missing?</summary>
-#
-# The broadcast of the first rank's weights. With equal gradients, an initial difference never changes.
-# </details>
-#
-# ## 13 · Take away
-#
-# > **One.** DDP is one broadcast at the start and one mean per step: 2(N−1)/N · S bytes per rank, for any buckets.
-#
-# > **Two.** Only the backward hides communication, and the last bucket is always exposed.
-#
-# > **Three.** Every rank makes the same calls in the same order, even for gradients it does not have.
-#
-# ## 14 · Going further
-#
-# - Li et al., *PyTorch Distributed*, arXiv 2006.15704. Look for: why buckets are filled in reverse order (section
-#   3.2), and the bucket size at which their curves have a minimum.
-# - Karimireddy et al., *Error Feedback Fixes SignSGD*, arXiv 1901.09847. Look for: the counterexample where signs
-#   alone never converge. Stich et al., arXiv 1809.07599: top-k with memory, algorithm 1.
-# - Goyal et al., *Accurate, Large Minibatch SGD*, arXiv 1706.02677. Look for: the linear scaling rule, its warm-up,
-#   and the batch size up to which it held. Vogels et al., *PowerSGD*, arXiv 1905.13727: why they wanted linearity.
-# - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: where each
-#   proves that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), came first, from speech
-#   recognition.
-# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on your machine
-#   and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows the whole DDP step on one screen.
-#
-# **An experiment, not graded.** `TopK(0.01)` keeps a quarter of what `TopK(0.04)` keeps. At which learning rate does
-# it still train, and why is error feedback like a delay of n/k steps?
+# At the small rate the rule holds. At the large rate the first steps overshoot: use a warm-up. Goyal et al. used this
+# rule for batches of up to 8192 images.

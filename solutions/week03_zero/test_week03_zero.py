@@ -1,6 +1,7 @@
 """Week 3: the numbers stated on its page, partial credit, and the facts behind its reading questions."""
 
 import inspect
+from random import Random
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from shardlab.costs.memory.states import shard_elements, zero_state_bytes
 from autograder import traces
 from autograder.checks import shards
 from autograder.traces.places import OPTIMIZER, OWN_PART
-from autograder.weeks.week03_zero import reading
+from autograder.weeks.week03_zero import loss_scale, reading, smallest_stage
 
 
 def held(num_ranks: int) -> list[float]:
@@ -39,6 +40,22 @@ def test_fp16_loses_what_the_page_says_and_a_scale_saves_it():
     usual = inspect.signature(torch.amp.GradScaler).parameters
     defaults = [usual[name].default for name in ("growth_factor", "backoff_factor", "growth_interval")]
     assert defaults == [2.0, 0.5, 2000]
+
+
+def test_deepspeeds_tutorial_takes_the_stages_that_the_page_derives():
+    assert [zero_state_bytes(1.5e9, 8, stage).optimizer for stage in (0, 1)] == [18e9, 2.25e9]
+    assert zero_state_bytes(1.5e9, 8, 0).total == 24e9
+    assert [zero_state_bytes(1e10, 32, stage).total for stage in (1, 2)] == [43.75e9, 24.375e9]
+    assert [smallest_stage.smallest(case) for case in smallest_stage.CHECK.public] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_loss_scaling_is_checked_with_one_slice_a_sum_and_no_overflow(seed):
+    cases = loss_scale.CHECK.draw(Random(seed))
+    assert {kind for case in cases for kind in case["steps"]} == {"good", "one", "sum", "nan"}
+    for case in cases:
+        history = loss_scale.CHECK.make(case, Random(seed)).facts["history"]
+        assert [stepped for stepped, _ in history] == [kind == "good" for kind in case["steps"]]
 
 
 def test_predictions_come_from_the_run_of_the_layout():

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 3 · ZeRO (零冗余优化): why should every rank store the same state?
 #
-# *2.5 hours · 2 to 4 ranks, once 8 · no GPU needed*
+# *Core: about 140 minutes; optional: about 70 · 2 to 4 ranks, once 8 · no GPU needed*
 #
 # After this week you can
 #
@@ -57,9 +57,10 @@ from autograder import check, traces
 # in the optimizer, in float32: a master copy (主权重) of the weight, momentum, and variance, 4 bytes each. These 16
 # bytes are the **model states** (模型状态). Eight data-parallel ranks hold eight identical copies of them.
 #
-# > **One convention.** Weeks 3 to 9 and 11 count bytes as the ZeRO paper does: gradients are kept and sent in bf16, 2
-# > bytes, so a parameter takes 16. Megatron sums and sends the gradients of a bf16 model in float32, 4 bytes, so a
-# > parameter takes 18. The course's planner and weeks 10, 15 and 16, where a plan has to fit a real GPU, do the same.
+# > **16 or 18?** The ZeRO paper counts gradients in bf16, 2 bytes: 16 per parameter. A program that sums gradients over
+# > microbatches in float32, as Megatron does, holds 4: 18 per parameter. Both are right, for different programs. **The
+# > course counts 16**, except where a plan has to fit a real GPU and Megatron runs it: 18 in weeks 10, 15 and 16 and in
+# > the planner.
 
 # %%
 stages = ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
@@ -100,9 +101,8 @@ check("week03.state-bytes", state_bytes, cases=cases)
 # %% [markdown]
 # > **Three corrections to lecture notes, ours included.** *"Model states = 4Φ"* counts numbers: weight, gradient,
 # > momentum, variance. With everything in float32 that is 4 · 4 = 16 bytes per parameter. Mixed precision happens to
-# > give 2 + 2 + 12 = 16 as well, or 18 if gradients are summed in float32. *"The optimizer state is 12× the model"*:
-# > it is 12 **bytes per parameter**, six times the bf16 weights. *"ZeRO-1 saves 4×, ZeRO-2 8×, ZeRO-3 3N×"*: run the
-# > next cell.
+# > give 2 + 2 + 12 = 16 as well. *"The optimizer state is 12× the model"*: it is 12 **bytes per parameter**, six times
+# > the bf16 weights. *"ZeRO-1 saves 4×, ZeRO-2 8×, ZeRO-3 3N×"*: run the next cell.
 
 # %%
 print("  N   ZeRO-1   ZeRO-2   ZeRO-3     times smaller than DDP")
@@ -111,9 +111,8 @@ for num_ranks in (2, 8, 64, 100_000):
     print(f"{num_ranks:6}", *(f"{ddp / held:8.4g}" for held in cut))
 
 # %% [markdown]
-# 4× and 8× are the limits for many ranks, where the slices become negligible and 4 or 2 full bytes remain. With N = 8
-# the factors are smaller. ZeRO-3 divides by N, not by 3N: it splits three parts, each into N. All of this is about
-# model states only; it does not include activations (week 6).
+# 4× and 8× are the limits for many ranks, where 4 or 2 full bytes remain. With N = 8 the factors are smaller. ZeRO-3
+# divides by N, not by 3N: it splits three parts, each into N. Activations (week 6) come on top.
 
 
 # %% tags=["interactive"]
@@ -128,8 +127,7 @@ def memory(billions=7, num_ranks=8):
 # ## 2 · The picture first
 #
 # Two ranks hold the same four weights, and each rank has the gradients from its part of the batch. Rank 0 owns the
-# first half of the weights, rank 1 the second. Only the owner keeps Adam's state for a weight, and only the owner
-# updates it.
+# first half of the weights, rank 1 the second. Only the owner keeps Adam's state for a weight and updates it.
 #
 # | | rank 0 | rank 1 |
 # |---|---|---|
@@ -229,8 +227,7 @@ print(f"bf16 alone: {weight.item()}, a float32 master: {master.item():.4f}, roun
 print("the next number after 1 in bf16:", torch.tensor(1.0).bfloat16().nextafter(torch.tensor(2.0).bfloat16()).item())
 
 # %% [markdown]
-# All hundred updates are lost to rounding (舍入). In float32 they add up, and the bf16 weight is copied from the
-# master after each step.
+# All hundred updates are lost to rounding (舍入). In float32 they add up; the bf16 weight is copied from the master.
 #
 # **Why scale the loss?** bf16 has few digits but the *range* (指数范围) of float32. fp16 has more digits but a narrow
 # range: the smallest number above 0 is 2⁻²⁴, the largest 65504. **Predict:** what happens to a gradient of 10⁻⁸?
@@ -244,23 +241,9 @@ for dtype in (torch.bfloat16, torch.float16):
 # %% [markdown]
 # fp16 rounds it to 0. **Loss scaling** (损失缩放) multiplies the *loss* by a number before the backward. By the chain
 # rule all gradients grow by the same factor, and fewer fall below 2⁻²⁴. Before the update they are divided by it, in
-# float32. If the scale is too large, gradients become infinite, so the scale is adjusted during training: after an
-# infinity the step is skipped and the scale is halved; after 2000 good steps in a row it is doubled (torch's
-# `GradScaler`). Below it is doubled after 3:
-
-# %%
-scale, good = 2.0**16, 0
-for largest in (0.5, 2.0, 2.0, 0.5, 0.5, 0.25, 0.25):  # the largest gradient of each step
-    is_finite = torch.tensor(largest * scale).half().isfinite().item()
-    print(f"scale {scale:7.0f}, largest gradient {largest}: {'step' if is_finite else 'skip'}")
-    good = good + 1 if is_finite else 0
-    scale, good = (scale / 2, 0) if not is_finite else (2 * scale, 0) if good == 3 else (scale, good)
-
-# %% [markdown]
-# With ZeRO the infinity may be in *one* rank's slice. If each rank decided alone, that rank would skip the step and
-# the others would take it: all ranks would gather a model in which one slice is a step behind, and their scales would
-# differ. So before the step the ranks all-reduce one number: whether any rank saw an infinity. bf16 usually needs no
-# scaling. Its problem is precision, and the master copy solves that.
+# float32. If the scale is too large, gradients become infinite: the step is skipped and the scale is halved. You can
+# build this in the optional part. bf16 usually needs no scaling. Its problem is precision, and the master copy solves
+# that.
 #
 # **Adam as data.** `adam.new_state(weights)` creates the three float32 vectors for some weights, and
 # `adam.update(state, gradient, lr=lr)` updates them in place. The state is a dictionary:
@@ -443,10 +426,9 @@ check("week03.zero2", mean_square_backward, cases=[values, memory, alone])
 # %% [markdown]
 # ## 7 · Predict, then measure
 #
-# The package's `Zero1` and `Zero2` train a small bf16 GPT for two steps on four ranks. For comparison, the same model
-# trains on one rank, where nothing is split, so it holds what a DDP rank would. Each `held` line has three numbers:
-# weights, gradients, and optimizer state. Which of them change with the stage, and to what? `sent` counts the bytes
-# of one step.
+# The package's `Zero1` and `Zero2` train a small bf16 GPT for two steps on four ranks, and on one rank, which holds
+# as much as a rank of DDP. Each `held` line has three numbers: weights, gradients, and optimizer state. Which of them
+# change with the stage, and to what? `sent` counts the bytes of one step.
 
 
 # %%
@@ -500,8 +482,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
 # > **What the meter counts.** A reduce-scatter is booked with the bytes of a ring, which is how it runs between GPUs.
-# > The CPU backend gloo implements it as an all-reduce and discards the rest: same result, more packets. The library
-# > chooses the algorithm; your job is to *ask* for no more than a slice.
+# > The CPU backend gloo runs an all-reduce and discards the rest. Your job is to *ask* for no more than a slice.
 #
 # ## 8 · Bug hunt: three, four, and not five
 #
@@ -523,8 +504,7 @@ print(shardlab.run(clip_as_found, slices, 1.0, ranks=2))
 
 # %% [markdown]
 # There is no exception, and the loss still falls. The whole gradient was `[3, 0, 4, 0]`, with norm √(9 + 16) = 5, and
-# should have become `[0.6, 0, 0.8, 0]`. It became `[1, 0, 1, 0]` instead, which has a different direction and is
-# still too long. More ranks make it worse.
+# should have become `[0.6, 0, 0.8, 0]`. It became `[1, 0, 1, 0]`: another direction, and still too long.
 #
 # **`clip_slices(gradients, max_norm, *, group)`** returns the norm of all ranks' slices together and scales this
 # rank's `gradients`, a list of tensors, in place. Compute squares in float32. A rank may hold no slice at all. If the
@@ -614,7 +594,194 @@ layout = traces.DistributedOptimizer(world=4, widths=(8, 24, 10, 8), bucket=10_0
 print(traces.record(layout, 2, traces.places.OPTIMIZER))
 
 # %% [markdown]
-# ## 10 · Challenge: tied weights, one message per layer
+# ## 10 · Interview: 100 million parameters on two GPUs
+#
+# **`hundred_million_on_two()`** returns the GB (10⁹ bytes) of model states on each GPU: DDP and stages 1, 2 and 3. *One
+# line, with your own function.*
+
+
+# %% exercise="week03.two-gpus"
+def hundred_million_on_two():
+    """GB of model states on each of two GPUs: [DDP, ZeRO-1, ZeRO-2, ZeRO-3]."""
+    ### BEGIN SOLUTION
+    return [num_bytes / 1e9 for num_bytes in state_bytes(100e6, 2)]
+    ### END SOLUTION
+
+
+# %% check="week03.two-gpus" points=1
+check("week03.two-gpus", hundred_million_on_two)
+
+# %% [markdown]
+# Now answer in five to eight sentences: the four numbers and where each comes from; which
+# stage you would choose on two GPUs, and on 64; what each stage costs in bytes sent (section 7); what else a GPU's
+# memory holds.
+
+# %% [markdown] manual="week03.interview" points=2
+# ### BEGIN SOLUTION
+# 16 bytes per parameter are 1.6 GB with DDP. Stage 1 halves the optimizer's 12: 4 + 6 = 10 bytes, 1.0 GB. Stage 2
+# halves the gradients as well: 9 bytes, 0.9 GB. Stage 3 halves everything: 8 bytes, 0.8 GB.
+#
+# On two GPUs stage 1 gives most of the gain and sends no more bytes than DDP, 2(N-1)/N of the model; stage 2 sends the
+# same bytes and saves another tenth. Stage 3 sends half as many bytes again, 3(N-1)/N, for the last tenth: not worth it
+# here. On 64 GPUs stages 1 and 2 end near 4 and 2 bytes per parameter and stage 3 at a quarter byte: the parts that are
+# not split dominate.
+#
+# Besides the states, memory holds activations, which grow with batch and sequence, buckets being sent, temporary
+# buffers of the update, and what the allocator wastes.
+#
+# Full marks: four numbers with their terms, a choice with its bytes sent, one other use of memory.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 11 · Recap
+#
+# <details><summary>1857 parameters on 4 ranks: what does rank 3 hold of the optimizer's state?</summary>
+#
+# A slice of 465 parameters, 3 of them padding: 3 · 4 · 465 = 5580 bytes.
+# </details>
+#
+# <details><summary>Stage 2 leaves 2P + 14P/N bytes. Why is the 2P still there?</summary>
+#
+# Every rank runs the whole forward and backward and needs all weights for that. Stage 3 gathers them layer by layer.
+# </details>
+#
+# <details><summary>Every rank reports a different gradient norm. What do you suspect?</summary>
+#
+# Each rank uses the norm of its slice instead of the whole. After a correct all-reduce all ranks have the same number.
+# </details>
+#
+# ## 12 · Take away
+#
+# > **One.** 16 bytes per parameter: 16P → 4P + 12P/N → 2P + 14P/N → 16P/N. The largest part is split first.
+#
+# > **Two.** Stages 1 and 2 send what DDP sends, 2(N−1)/N of the model: the update comes between the two halves of an
+# > all-reduce.
+#
+# > **Three.** A value that is right for a slice may be wrong for the whole. Norms, means, and counts need the group.
+# > A float32 master keeps the updates that bf16 loses.
+#
+# ## 13 · Going further
+#
+# - Rajbhandari and others, *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, arXiv 1910.02054.
+#   Look for: figure 1, with a 7.5B model on 64 GPUs. Which of its factors are limits?
+# - Micikevicius and others, *Mixed Precision Training*, arXiv 1710.03740. Look for: the share of updates that fp16
+#   would lose, and the histogram of gradients that shows why the loss is scaled.
+# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size`, how much is sent in one message; `overlap_comm`, which
+#   overlaps it with the backward.
+# - **Labs 1 and 3**: `labs/README.md` says how to run `memory_calculator.py`, and ZeRO's stages 1 and 2 on a small GPT,
+#   with predicted and measured bytes side by side.
+
+# %% [markdown]
+# ## Optional · Loss scaling, what fits, and tied weights
+#
+# Everything from here on is extra credit.
+#
+# ### Loss scaling: all ranks skip, or none
+#
+# A step in fp16 begins with a scaled loss (section 4). **Dynamic** scaling (动态损失缩放) follows a rule. This one is
+# that of Apex's `LossScaler`; torch's `GradScaler` has no `most`:
+#
+# - an infinity or NaN in the mean gradient: **skip** the step, halve `scale`, set `good` to 0;
+# - otherwise **step** and add 1 to `good`; when it reaches `interval` (2000 in Apex and torch), double `scale`, but
+#   not above `most` (2²⁴ in Apex), and set `good` to 0.
+#
+# With ZeRO the infinity is in *one* rank's slice. If each rank decided alone, that rank would skip and the others
+# would step: a model with a slice that is a step behind, and scales that differ. So the ranks all-reduce one number
+# before they decide: did any of us see one?
+#
+# **By hand**, 2 ranks, scale 2¹⁶, `good` 2, `interval` 3. The scaled gradients of two weights are `[1, 40000]` on
+# rank 0 and `[3, 40000]` on rank 1. All four are finite, but the sum 80000 is above 65504. So rank 0's slice of the
+# mean is `[2]` and rank 1's is `[inf]`. Both skip, with scale 2¹⁵ and `good` 0. Had the second weight had 400 and 600,
+# both would have stepped, with means 2/2¹⁶ and 500/2¹⁶, and ended with scale 2¹⁷ and `good` 0.
+#
+# **`scaled_step(parameters, loss, state, scaler, lr, *, group)`** runs the backward of the scaled `loss`, takes a step
+# of ZeRO-1 on all ranks or on none, updates the dict `scaler`, and leaves no `.grad`. It returns True for a step,
+# False if it is skipped. Use your `mean_slice` and `zero1_step`. A skipped step gathers no weights and changes
+# neither weights nor `state`. *About 13 lines.* `train` is given: its loss is a dot product, so a weight's gradient is
+# its input.
+#
+# **Predict first:** Adam with gradients that nobody divided by the scale takes almost the right step. Why, and what
+# would still be wrong?
+
+
+# %% exercise="week03.loss-scale"
+def scaled_step(parameters, loss, state, scaler, lr, *, group):
+    """One step of ZeRO-1 with a scaled loss, on all ranks or on none. Returns whether it was taken."""
+    ### BEGIN SOLUTION
+    (loss * scaler["scale"]).backward()
+    mean = mean_slice([parameter.grad for parameter in parameters], group=group).float()
+    for parameter in parameters:
+        parameter.grad = None
+    overflow = (~mean.isfinite()).any().float()
+    dist.all_reduce(overflow, dist.ReduceOp.MAX, group=group)
+    if overflow:
+        scaler["scale"], scaler["good"] = scaler["scale"] / 2, 0
+        return False
+    zero1_step(parameters, mean / scaler["scale"], state, lr, group=group)
+    scaler["good"] += 1
+    if scaler["good"] == scaler["interval"]:
+        scaler["scale"], scaler["good"] = min(2 * scaler["scale"], scaler["most"]), 0
+    return True
+    ### END SOLUTION
+
+
+def train(weights, batches, state, scaler, lr, *, group):
+    """Given: one step per batch, with a dot product in float32 as loss. Returns a list of (stepped, scale after it)."""
+    leaves, history = [weight.detach().requires_grad_() for weight in weights], []
+    for batch in batches:
+        loss = sum((leaf.float() * x).sum() for leaf, x in zip(leaves, batch, strict=True))
+        stepped = scaled_step(leaves, loss, state, scaler, lr, group=group)
+        history.append((stepped, scaler["scale"]))
+    return history
+
+
+# %% check="week03.loss-scale" points=3 optional=true
+case = {"ranks": 2, "numbers": 9, "power": 16, "good": 1, "interval": 2}  # the scale is 2 to this power
+cases = [{"ranks": 2, "numbers": 5, "power": 16, "good": 0, "interval": 3, "steps": ["good", "one"]}]
+cases += [{"ranks": 4, "numbers": 41, "power": 16, "good": 2, "interval": 3, "steps": ["good", "good", "sum"]}]
+cases += [case | {"power": 24, "steps": ["good"]}, case | {"ranks": 1, "steps": ["good", "one", "good"]}]
+check("week03.loss-scale", train, cases=cases)
+
+# %% [markdown]
+# > Adam divides a mean of gradients by their root mean square, so a constant factor nearly cancels. But when the scale
+# > changes, old and new gradients in the state no longer match, and a clip to norm 1 (section 8) is wrong at once.
+#
+# ### What fits: the choices of a tutorial
+#
+# DeepSpeed's ZeRO tutorial trains a GPT-2 of 1.5 billion parameters on 8 GPUs of 32 GB, and one of 10 billion on 32.
+# Without ZeRO the small one runs out of memory, so it uses stage 1: Adam's 18 GB become 2.25 GB per GPU. The large one
+# uses stage 2. Which stage would you have chosen?
+#
+# **`smallest_stage(num_parameters, num_ranks, memory_bytes, other_bytes)`** returns the smallest stage, 0 (DDP) to 3,
+# with which a rank's model states and `other_bytes` (activations, buffers) fit in `memory_bytes`, or None if none
+# does. A sum equal to `memory_bytes` fits. Ignore padding. *About 4 lines.*
+#
+# **By hand**, 100 parameters on 4 ranks, 100 other bytes: the sums are 1700, 800, 650 and 500. With 700 bytes of memory
+# the answer is 2, with 499 it is None.
+
+
+# %% exercise="week03.smallest-stage"
+def smallest_stage(num_parameters, num_ranks, memory_bytes, other_bytes):
+    """The smallest stage of ZeRO, 0 to 3, that fits in a rank's memory; None if none does."""
+    ### BEGIN SOLUTION
+    for stage, states in enumerate(state_bytes(num_parameters, num_ranks)):
+        if states + other_bytes <= memory_bytes:
+            return stage
+    return None
+    ### END SOLUTION
+
+
+# %% check="week03.smallest-stage" points=1 optional=true
+small = {"num_parameters": 1_500_000_000, "num_ranks": 8, "memory_bytes": 32_000_000_000}
+cases = [small | {"other_bytes": other} for other in (0, 10_000_000_000)]
+cases += [{"num_parameters": 10**10, "num_ranks": 32, "memory_bytes": 32 * 10**9, "other_bytes": 0}]
+check("week03.smallest-stage", smallest_stage, cases=cases)
+
+# %% [markdown]
+# The states of the small model, 24 GB, would fit without ZeRO, so the rest must have taken more than 8 GB. The large
+# one needs 43.75 GB in stage 1 and 24.375 GB in stage 2: the tutorial chose the smallest stage that fits.
+#
+# ### Challenge: tied weights, one message per layer
 #
 # One message per parameter pays α for every bias. So send each **layer** in one message, as soon as its gradients are
 # complete. The model consists of `model.embedding`, the list `model.blocks`, and `model.head`, whose weight **is**
@@ -659,88 +826,11 @@ def zero2_by_layer(model, tokens, *, group):
     ### END SOLUTION
 
 
-# %% check="week03.tied" points=3
+# %% check="week03.tied" points=3 optional=true
 values = {"ranks": 4, "model": [11, 3, 2], "subgroup": [0, 2, 3], "calls": 2, "part": "slices"}
 memory = {"ranks": 8, "model": [1000, 192, 28], "part": "memory"}  # vocabulary, width, number of blocks
 check("week03.tied", zero2_by_layer, cases=[values, memory])
 
 # %% [markdown]
-# ## 11 · Interview: 100 million parameters on two GPUs
-#
-# **`hundred_million_on_two()`** returns the GB (10⁹ bytes) of model states on each GPU: DDP and stages 1, 2 and 3. *One
-# line, with your own function.*
-
-
-# %% exercise="week03.two-gpus"
-def hundred_million_on_two():
-    """GB of model states on each of two GPUs: [DDP, ZeRO-1, ZeRO-2, ZeRO-3]."""
-    ### BEGIN SOLUTION
-    return [num_bytes / 1e9 for num_bytes in state_bytes(100e6, 2)]
-    ### END SOLUTION
-
-
-# %% check="week03.two-gpus" points=1
-check("week03.two-gpus", hundred_million_on_two)
-
-# %% [markdown]
-# Now answer in five to eight sentences: the four numbers and where each comes from; which
-# stage you would choose on two GPUs, and on 64; what each stage costs in bytes sent (section 7); what else a GPU's
-# memory holds.
-
-# %% [markdown] manual="week03.interview" points=2
-# ### BEGIN SOLUTION
-# 16 bytes per parameter are 1.6 GB with DDP. Stage 1 halves the optimizer's 12: 4 + 6 = 10 bytes, 1.0 GB. Stage 2
-# halves the gradients as well: 9 bytes, 0.9 GB. Stage 3 halves everything: 8 bytes, 0.8 GB.
-#
-# On two GPUs stage 1 gives most of the gain and sends no more bytes than DDP, 2(N-1)/N of the model; stage 2 sends the
-# same bytes and saves another tenth. Stage 3 sends half as many bytes again, 3(N-1)/N, for the last tenth: not worth it
-# here. On 64 GPUs stages 1 and 2 end near 4 and 2 bytes per parameter and stage 3 at a quarter byte: the parts that are
-# not split dominate.
-#
-# Besides the states, memory holds activations, which grow with batch and sequence, buckets being sent, temporary
-# buffers of the update, and what the allocator wastes.
-#
-# Full marks: four numbers with their terms, a choice with its bytes sent, one other use of memory.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 12 · Recap
-#
-# <details><summary>1857 parameters on 4 ranks: what does rank 3 hold of the optimizer's state?</summary>
-#
-# A slice of 465 parameters, 3 of them padding: 3 · 4 · 465 = 5580 bytes.
-# </details>
-#
-# <details><summary>Stage 2 leaves 2P + 14P/N bytes. Why is the 2P still there?</summary>
-#
-# Every rank runs the whole forward and backward and needs all weights for that. Stage 3 gathers them layer by layer.
-# </details>
-#
-# <details><summary>Every rank reports a different gradient norm. What do you suspect?</summary>
-#
-# Each rank uses the norm of its slice instead of the whole. After a correct all-reduce all ranks have the same number.
-# </details>
-#
-# ## 13 · Take away
-#
-# > **One.** 16 bytes per parameter: 16P → 4P + 12P/N → 2P + 14P/N → 16P/N. The largest part is split first.
-#
-# > **Two.** Stages 1 and 2 send what DDP sends, 2(N−1)/N of the model: the update comes between the two halves of an
-# > all-reduce.
-#
-# > **Three.** A value that is right for a slice may be wrong for the whole. Norms, means, and counts need the group.
-# > A float32 master keeps the updates that bf16 loses.
-#
-# ## 14 · Going further
-#
-# - Rajbhandari and others, *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, arXiv 1910.02054.
-#   Look for: figure 1, with a 7.5B model on 64 GPUs. Which of its factors are limits?
-# - Micikevicius and others, *Mixed Precision Training*, arXiv 1710.03740. Look for: the share of updates that fp16
-#   would lose, and the histogram of gradients that shows why the loss is scaled. Does bf16 need that?
-# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size`, which sets how much is sent in one message, like a
-#   layer in section 10; `overlap_comm`, which overlaps that message with the backward.
-# - **Labs 1 and 3**: `labs/README.md` says how to run `memory_calculator.py`, and ZeRO's stages 1 and 2 on a small GPT,
-#   with predicted and measured bytes side by side.
-#
-# **An experiment, not graded.** Train the GPT of section 7 for 200 steps with and without
-# `master_dtype=torch.float32`, at `lr=1e-4`. Where do the two losses diverge, and why there?
+# **An experiment, not graded.** Train section 7's GPT for 200 steps with and without `master_dtype=torch.float32`, at
+# `lr=1e-4`. Where do the two losses diverge, and why there?

@@ -4,10 +4,12 @@ import inspect
 from random import Random
 
 import pytest
+from shardlab import data_parallel
 from shardlab.costs import traffic
+from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group
 
-from autograder.weeks.week04_fsdp import ethernet, n_times, plan, reshard
+from autograder.weeks.week04_fsdp import ethernet, most_gathered, n_times, offload, plan, reshard
 from autograder.weeks.week04_fsdp.reading import READING
 
 
@@ -61,6 +63,31 @@ def test_new_slices_together_are_the_model(seed):
         ranks = [case | {"rank": rank} for rank in range(case["num_ranks"])]
         numbers = [n for one in ranks for n in reshard.CHECK.make(one, Random(0)).expected[0][0]]
         assert sorted(numbers) == list(range(sum(case["unit_sizes"])))
+
+
+def test_fsdp_gathers_the_next_unit_before_the_gradients_of_this_one():
+    default = inspect.signature(FullyShardedDataParallel).parameters["backward_prefetch"].default
+    assert default is BackwardPrefetch.BACKWARD_PRE
+    held = [most_gathered.most({"unit_sizes": [20] * 5, "prefetch": prefetch}) for prefetch in (0, 1)]
+    assert held == [20, 40] and most_gathered.most({"unit_sizes": [100], "prefetch": 0}) == 100
+
+
+def test_the_offloaded_layers_of_the_page_are_back_after_5_s():
+    case = {"num_parameters": [4, 4], "backward_seconds": [1.0, 1.0], "link": 8.0, "adam": 4.0}
+    assert offload.offloaded(case) == [16, 112, 32, 5.0]
+
+
+@pytest.mark.parametrize(("link", "adam"), [(2e9, 1e9), (2e7, 1e9), (2e9, 1e7)])
+def test_an_emulated_step_with_offload_takes_the_predicted_time(link, adam):
+    case = {"num_parameters": [10**6, 2 * 10**6, 10**6], "backward_seconds": [0.05] * 3, "link": link, "adam": adam}
+    measured = data_parallel.offloaded_step(case["num_parameters"], case["backward_seconds"], link=link, adam=adam)
+    due = offload.offloaded(case)[-1]
+    assert due <= measured <= 1.3 * due + 0.1
+
+
+def test_ten_billion_parameters_need_20_gb_on_the_gpu():
+    case = {"num_parameters": [10**10], "backward_seconds": [1.0], "link": 32e9, "adam": 1e9}
+    assert offload.offloaded(case)[:2] == [20e9, 140e9]
 
 
 def test_the_code_says_what_the_reading_asks_for():

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 4 · FSDP and ZeRO-3 (全切片数据并行): gather, use, free
 #
-# *2.5 hours · 2 to 4 ranks · no GPU needed*
+# *Core: about 150 minutes; optional: about 50 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -65,21 +65,20 @@ title = "65B parameters on 64 GPUs: only ZeRO-3 fits"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# Two bytes per parameter are already too much for ZeRO-2, and more GPUs do not help: only what is split shrinks. So
-# split the weights, too. But a layer cannot compute with 1/64 of its weights.
+# ZeRO-2's two bytes per parameter are already too much, and more GPUs do not help: only what is split shrinks. So split
+# the weights, too. But a layer cannot compute with 1/64 of its weights.
 #
 # ### Warm-up: how many times smaller?
 #
 # > **A correction.** Lecture notes (ours included) say "ZeRO-3 saves about 3N×". It saves **N×**: 16P becomes 16P/N.
-# > And it shrinks only the *model states*: activations (激活) stay as large as before, on every rank.
+# > And it shrinks only the *model states*: activations (激活) stay as large as before.
 #
 # **`zero3_saves(num_parameters, num_ranks, activation_bytes)`** returns two ratios of DDP to ZeRO-3: one for the
 # model states, and one for states and activations together. By hand, with 100 parameters, 4 ranks, and 400 bytes of
 # activations: 1600/400 = 4, and 2000/800 = 2.5. *About 2 lines.*
 #
-# > **Fresh cases.** Grading adds cases. This week they vary the numbers; the sizes and numbers of units, blocks,
-# > files and slices (not always divisible by N); 1 to 8 ranks; and the group, often only a part of the world, such as
-# > ranks 1 and 3. All weights are float32.
+# > **Fresh cases.** Grading adds cases: other numbers, other sizes (not always divisible by N), 1 to 8 ranks, and
+# > groups that are only a part of the world, such as ranks 1 and 3. All weights are float32.
 
 
 # %% exercise="week04.n-times"
@@ -113,8 +112,7 @@ check("week04.n-times", zero3_saves, cases=cases)
 # | free B, gather A again, backward, reduce | `[ 1 2 │ 3 4 ]` | `[ 5 6 │ · · ]` | half of A, half of its gradient |
 # | free A | `[ 1 2 │ · · ]` | `[ 5 6 │ · · ]` | |
 #
-# In the backward of a unit, its **full gradient** exists next to its full weights until the reduce-scatter is done.
-# That takes as much memory again as the unit; the table leaves it out.
+# The table leaves out that in the backward a unit's **full gradient** exists next to its full weights.
 #
 # The weights that are gathered together form a **unit** (单元), usually one transformer block. A unit is sent three
 # times: gathered for the forward, gathered for the backward, and reduced as a gradient.
@@ -127,7 +125,7 @@ check("week04.n-times", zero3_saves, cases=cases)
 # - **Prefetch** (预取) d: while a unit computes, the next d units are already being gathered.
 #
 # Here is a step of three units as a timeline. A gather G and a forward F take one slot, a backward B two.
-# Reduce-scatters run at the same time as the next backward and are left out.
+# Reduce-scatters are left out.
 #
 # ```
 # slot          0    1    2    3    4    5    6    7    8    9    10   11   12   13
@@ -139,12 +137,11 @@ check("week04.n-times", zero3_saves, cases=cases)
 #   GPU             [F0 ][F1 ][F2 ][   B2   ][   B1   ][   B0   ]
 # ```
 #
-# With prefetch a gather hides behind the unit before it; only the first gather has nothing to hide behind. (Why only
-# one G2, but two of each of the others?)
+# With prefetch a gather hides behind the unit before it, except the first one. (Why only one G2?)
 #
 # ## 4 · When to gather and when to free, as data
 #
-# First plan just the order. A step is 2L *passes*: units 0 … L−1 forward, then L−1 … 0 backward.
+# A step is 2L *passes*: units 0 … L−1 forward, then L−1 … 0 backward. First plan just the order.
 #
 # **`gather_plan(num_units, prefetch)`** returns a list of strings such as `"gather 3"`, `"forward 3"`, `"backward 3"`
 # and `"free 3"`. A gather string only *starts* the gather, which runs in parallel with what follows; a pass waits
@@ -201,11 +198,15 @@ def gather_plan(num_units, prefetch):
 cases = [{"num_units": 3, "prefetch": 0}, {"num_units": 4, "prefetch": 1}]
 check("week04.plan", gather_plan, cases=cases)
 
+# %%
+# Step through your plan: own slices are light blue, gathered ones dark.
+frames = figures.gather_frames(gather_plan(3, 1), num_ranks=4)
+figures.animate("FSDP gathers, uses and frees each unit", frames)
+
 # %% [markdown]
 # ## 5 · Gather, use, free on real ranks
 #
-# Two helpers are given. `mine.zero` is what you wrote in week 3; its `mean_slice` pads a gradient and reduce-scatters
-# it.
+# Two helpers are given. `mine.zero` is what you wrote in week 3.
 
 
 # %%
@@ -243,8 +244,7 @@ def mean_slice(gradient, shard, group):
 #
 # Autograd gets in the way here: `x @ weight` *saves* the weight for its backward, and what autograd saves is not
 # freed. So run the forward without autograd. In the backward, run the layer once more with autograd, and call its
-# backward right away. (Week 6 calls this recomputation. `Zero3` in `labs/` instead frees the memory while autograd
-# still holds the tensor.)
+# backward right away. (Week 6 calls this recomputation.)
 #
 # **Predict first:** with 64 units of 0.8 MB on 4 ranks, what is a rank's peak above its slices, in the forward and in
 # the backward?
@@ -293,10 +293,10 @@ memory = {"ranks": 4, "width": 448, "units": 64, "part": "memory"}
 check("week04.step", zero3_step, cases=[values, memory])
 
 # %% [markdown]
-# The second case tests memory: the check reads the peak of your process from the kernel. Gathering everything, using
-# it, and freeing it at the end gives the same numbers but does not pass. In the forward one full weight exists, 0.8
-# MB; in the backward also its full gradient, 1.6 MB in total, not counting a padded copy. So **the backward sets the
-# peak**. For 65B parameters in 80 blocks on 64 GPUs, in bf16 with prefetch 1:
+# The second case reads the peak memory of your process from the kernel, so it does not help to gather everything and
+# free it at the end. In the forward one full weight exists, 0.8 MB; in the backward also its full gradient, 1.6 MB in
+# total, not counting a padded copy. So **the backward sets the peak**. For 65B parameters in 80 blocks on 64 GPUs, in
+# bf16 with prefetch 1:
 
 # %%
 unit, held = 2 * 65e9 / 80, costs.zero_state_bytes(65e9, 64, 3)  # bytes of one block in bf16
@@ -351,22 +351,15 @@ figures.show(figure, figures.draw_bars(ax, wraps, title="One unit for the model 
 
 # %% [markdown]
 # The prediction of the bytes is exact. **One unit around the whole model frees nothing when it matters**: it is
-# gathered before the first layer and freed after the last. The job runs, its loss is right, the slices are small, but
-# the peak is that of ZeRO-2. This is what `FSDP(model)` does without a wrapping policy, and `fully_shard(model)`
-# without a call for each block. (The package also frees the last unit and gathers it again; a plan like yours, which
-# keeps it, saves one gather.)
-#
-# | prefetch | peak of the weights (in the backward, plus one unit's gradient) | exposed |
-# |---|---|---|
-# | 0 | the largest unit | every gather |
-# | 1 | the largest pair of neighbors | only the first gather, if a gather takes no longer than a pass |
-# | d | the largest d+1 neighbors | no less, unless units have very different sizes |
+# gathered before the first layer and freed after the last. The loss is right, the slices are small, but the peak is
+# that of ZeRO-2. This is what `FSDP(model)` does without a wrapping policy, and `fully_shard(model)` without a call for
+# each block.
 #
 # ## 7 · A weight that two units share
 #
 # GPT's embedding and its output layer often share one weight. Here is a chain in which layer i uses weight `uses[i]`.
-# It keeps its gathered weights for the backward (`reshard_after_forward=False`: 2(N−1)/N · S bytes, and ZeRO-2's
-# memory). Its output is right. **Where would you look for a bug? Run, and look at both lines.**
+# It keeps its gathered weights for the backward (`reshard_after_forward=False`). Its output is right. **Where would you
+# look for a bug? Run, and look at both lines.**
 
 
 # %%
@@ -414,9 +407,8 @@ for uses in ([0, 1], [0, 1, 0]):
 
 # %% [markdown]
 # All ratios should be 1.000. The shared weight learns from only one of its uses, and the loss does not show it.
-# PyTorch's FSDP2 trained tied weights wrongly, too: with a vocabulary not divisible by N, the last rank's slice of a
-# weight shared by two groups was *never updated* (pytorch issue 176076, 2026). Since torch 2.13 it raises an error
-# and asks you to put both modules into one group.
+# FSDP2 trained tied weights wrongly, too: with a vocabulary not divisible by N, the last rank's slice of a weight
+# shared by two groups was *never updated* (pytorch issue 176076, 2026). Since torch 2.13 it raises an error.
 #
 # **By hand:** one rank uses the weight twice, and the uses have gradients `[1 1]` and `[2 2]`. The weight's gradient
 # is `[3 3]`. The class above *assigns* to `.grad`, so the second call overwrites the result of the first.
@@ -464,8 +456,8 @@ cases += [{"ranks": 2, "width": 3, "inner": 4, "uses": [0, 1, 0]}, {"ranks": 1, 
 check("week04.tied", tied_step, cases=cases)
 
 # %% [markdown]
-# > **Two uses, twice the bytes.** Your corrected step gathers and reduces the shared weight once for each use.
-# > `Zero3`, and FSDP2 with one group, gather it once and keep it: memory for bytes, again.
+# > **Two uses, twice the bytes.** Your corrected step gathers and reduces the shared weight once for each use; `Zero3`
+# > gathers it once and keeps it.
 #
 # ## 8 · Pay with precision: gather in eight bits
 #
@@ -522,15 +514,14 @@ check("week04.quantized-gather", quantized_all_gather, cases=cases)
 # ZeRO++ has two more ideas. **hpZ**: after the forward, each *node* keeps a copy of the weights, split over its own
 # ranks (a secondary shard). The backward then gathers only within the node, over the fast link, for 2P/(ranks per
 # node) bytes of memory. **qgZ**: gradients are sent as **INT4** codes in all-to-alls, in **two hops**: first inside
-# the node, where each rank sums what it received in full precision and rounds the sums again; then between nodes. A
-# number is rounded twice; in a ring it would be rounded N−1 times. The package has a simpler qgZ: 8 bits, one hop.
+# the node, where each rank sums in full precision and rounds again; then between nodes. The package's qgZ is simpler:
+# 8 bits, one hop.
 #
 # For a bf16 model of M bytes, the traffic between nodes is: forward M/2 (qwZ), backward 0 (hpZ), gradients M/4 (qgZ,
 # 4 bits instead of 16). That is **0.75 M instead of 3 M.**
 #
-# **Predict, then measure**, on four ranks in two nodes. Weights are float32 here; compared with bf16, eight bits save
-# less. Without hpZ both gathers use eight bits; with hpZ the backward's gather is exact and stays inside the node.
-# Which bytes cross?
+# **Predict, then measure**, on four ranks in two nodes, with float32 weights. Without hpZ both gathers use eight bits;
+# with hpZ the backward's gather is exact and stays inside the node. Which bytes cross?
 
 
 # %%
@@ -566,26 +557,10 @@ figures.show(figure, figures.draw_paired_bars(ax, sent, title="hpZ: more bytes i
 
 # %% [markdown]
 # With hpZ a rank sends *more* in total than with qwZ alone, because the backward's gather is exact again. But none of
-# that gather leaves the node, so the traffic between nodes shrinks by one full gather. (We count as if each rank sent
-# its slice to each peer; a ring takes other paths. With two hops less would cross: a node first sums, and then sends
-# each number across once.)
-#
-# ## 9 · Pay with seconds: offload
-#
-# The optimizer needs 12 of the 16 bytes only once per step. Offload (卸载) keeps them in host memory. In each step
-# the gradient slice is copied to the host and the slice of new weights is copied back, 2P/N bytes each. If you keep
-# the weights there as well (PyTorch's `CPUOffloadPolicy`), each gather starts with a copy from the host.
-
-# %%
-num_parameters, pcie = 65e9, 32e9
-for num_ranks in (8, 64):
-    held = costs.zero_state_bytes(num_parameters, num_ranks, 3)
-    seconds = (held.parameters + held.gradients) / pcie
-    print(f"{num_ranks} GPUs: {held.total / 1e9:.1f} GB of states on each; offload the optimizer:", end=" ")
-    print(f"{(held.total - held.optimizer) / 1e9:.1f} GB, and {seconds:.2f} s per step over PCIe at 32 GB/s")
+# it leaves the node, so the traffic between nodes shrinks. (We count as if each rank sent its slice to each peer.)
 
 # %% [markdown]
-# ## 10 · Read real code
+# ## 9 · Read real code
 #
 # Open `torch/distributed/fsdp/_fully_shard/_fully_shard.py` and `_fsdp_param_group.py` in the same folder (PyTorch
 # 2.13). Three questions:
@@ -609,11 +584,181 @@ reading_answers["order"] = ["accumulate_unsharded_grad_if_needed", "reshard", "f
 check("week04.reading", reading_answers)
 
 # %% [markdown]
-# ## 11 · Challenge: save on 4 ranks, load on 2
+# ## 10 · Interview: 65B over 10 GbE, how many seconds per step?
+#
+# **`seconds_a_step(num_parameters, num_ranks, bits_per_second)`** returns how many seconds each rank's own link needs
+# for the bytes of one step, with DDP and with ZeRO-3. Weights and gradients are bf16. By hand: 10⁹ parameters are 2
+# GB; two ranks send 2 · 1/2 · 2 = 2 GB with DDP and 3 GB with ZeRO-3; 8 · 10⁹ bits per second are 1 GB per second, so
+# it takes 2 and 3 s. *About 3 lines.*
+
+
+# %% exercise="week04.ethernet"
+def seconds_a_step(num_parameters, num_ranks, bits_per_second):
+    """(DDP, ZeRO-3): seconds to send the bytes of a step, 2 per parameter, over a link of bits_per_second."""
+    ### BEGIN SOLUTION
+    num_bytes = 2 * num_parameters * (num_ranks - 1) / num_ranks
+    bytes_per_second = bits_per_second / 8
+    return 2 * num_bytes / bytes_per_second, 3 * num_bytes / bytes_per_second
+    ### END SOLUTION
+
+
+# %% check="week04.ethernet" points=1
+cases = [
+    {"num_parameters": 65 * 10**9, "num_ranks": 64, "bits_per_second": 10**10},
+    {"num_parameters": 10**9, "num_ranks": 2, "bits_per_second": 4 * 10**11},
+]
+check("week04.ethernet", seconds_a_step, cases=cases)
+
+# %% [markdown]
+# Now answer in five to eight sentences: both numbers for 64 GPUs; what *you* measured in sections 6 and 8; whether a
+# larger batch or more GPUs help, and why; which of this week's remedies you would use, and what each costs.
+
+# %% [markdown] manual="week04.interview" points=2
+# ### BEGIN SOLUTION
+# 65B parameters in bf16 are 130 GB. A rank sends 2·63/64·130 GB = 256 GB with DDP and 384 GB with ZeRO-3; 10 GbE
+# carries 1.25 GB/s, so sending the bytes of a step alone takes 205 s or 307 s. In section 6 my ranks sent exactly 1.5
+# times what DDP sends; with all of ZeRO++ they sent 43% of ZeRO-3's bytes, starting from float32.
+#
+# DDP has the smaller number but is not an option: its states, 1040 GB, fit on no GPU. More GPUs do not help: (N−1)/N is
+# nearly 1 already. A larger batch does, because the bytes of a step do not depend on it; but with gradient accumulation
+# ZeRO-3 gathers the weights again in every microbatch, unless they are kept. Inside a node the link is hundreds of
+# times as fast, so keep the slices within a node (hybrid sharding, or hpZ for the backward) and send only gradients
+# over Ethernet, 1/8 of them from each GPU, in 8 bits. Both have a price: memory for the copies, precision for the bits.
+#
+# Full marks: both numbers with their reason, one measured number, larger batch compared with more GPUs, one remedy
+# with its price.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 11 · Recap
+#
+# <details><summary>80 equal blocks, N = 64, prefetch 1. What share of the weights is on a rank at its peak?</summary>
+#
+# Its slice, 1/64, and two of 80 blocks: about 4%. In the backward a block's full gradient adds 1/80.
+# </details>
+#
+# <details><summary>You accumulate gradients over 8 microbatches. What does ZeRO-3 send, and DDP?</summary>
+#
+# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions. DDP all-reduces once, at the end.
+# </details>
+#
+# <details><summary>FSDP runs out of memory at the first forward, though 16P/N fits easily. Where do you look?</summary>
+#
+# At the units: is the whole model one? Then at the activations.
+# </details>
+#
+# ## 12 · Take away
+#
+# > **One.** States take 16P/N bytes. At the peak, in the backward, the full weights of prefetch + 1 passes and one
+# > unit's full gradient come on top. Only the states shrink by N×.
+#
+# > **Two.** A step sends three times the model: gather, gather, reduce. That is 1.5 times DDP's bytes.
+#
+# > **Three.** A unit that is too large frees nothing; one that is too small pays latency.
+#
+# ## 13 · Going further
+#
+# - Rajbhandari et al., *ZeRO*, arXiv 1910.02054. Look for: section 7, where the 1.5 is derived.
+# - Zhao et al., *PyTorch FSDP*, arXiv 2304.11277. Look for: section 3.2.1, and the rate limiter that keeps prefetch
+#   from filling the memory.
+# - Wang et al., *ZeRO++*, arXiv 2306.10209. Look for: the error with one scale per tensor or per block.
+# - Ren et al., *ZeRO-Offload*, arXiv 2101.06840. Look for: why the optimizer runs on the host, and not the backward.
+# - **Lab 3**: `labs/README.md` says how to run ZeRO-3 on a small GPT, and how to compare all stages with PyTorch's
+#   DDP and FSDP. `docs/one-screen/zero3.md` shows the whole step on one screen.
+
+# %% [markdown]
+# ## Optional · Units, offload, and fewer ranks
+#
+# Everything from here on is extra credit.
+#
+# ### Units: the claim of a tutorial
+#
+# PyTorch's first FSDP tutorial has 100 linear layers. As one unit, all 100 are gathered at once. As five units of 20,
+# it says, a rank has no more than 20 whole layers at any time. Is that so?
+#
+# **`most_gathered(unit_sizes, prefetch)`** returns the most numbers that are gathered at once by section 4's plan.
+# *About 3 lines.*
+#
+# **By hand**, units of 3, 1 and 4, prefetch 1. The passes are 3 1 4 4 1 3. The window of the second holds 1 + 4 = 5,
+# that of the third only 4: both its passes are of one unit. The answer is 5.
+
+
+# %% exercise="week04.most-gathered"
+def most_gathered(unit_sizes, prefetch):
+    """The most numbers that a rank has gathered at any time of a step."""
+    ### BEGIN SOLUTION
+    passes = [*range(len(unit_sizes)), *reversed(range(len(unit_sizes)))]
+    windows = [set(passes[place : place + prefetch + 1]) for place in range(len(passes))]
+    return max(sum(unit_sizes[unit] for unit in window) for window in windows)
+    ### END SOLUTION
+
+
+# %% check="week04.most-gathered" points=1 optional=true
+cases = [{"unit_sizes": [100], "prefetch": 0}, {"unit_sizes": [3, 1, 4], "prefetch": 1}]
+cases += [{"unit_sizes": [20] * 5, "prefetch": prefetch} for prefetch in (0, 1)]
+check("week04.most-gathered", most_gathered, cases=cases)
+
+# %% [markdown]
+# The claim holds without prefetch. But FSDP's default, `BACKWARD_PRE`, gathers the next unit before it computes
+# the gradients of the current one: 40 layers in the backward.
+#
+# ### Pay with seconds: offload
+#
+# The optimizer needs 12 of the 16 bytes only once per step. ZeRO-Offload (卸载) keeps the weights on the GPU, and
+# gradients and optimizer in host memory. Each layer's bf16 gradient goes down the host link as soon as it is ready,
+# Adam runs on the CPU, and the new bf16 weights come back.
+#
+# **`offload_step(num_parameters, backward_seconds, link, adam)`** returns four numbers for one GPU: the bytes of model
+# states on the GPU and on the host, the bytes that cross the link, and the seconds from the start of the backward until
+# all new weights are back. The lists have one entry per layer, in the order of the backward. `link` is bytes per second
+# in each direction, both at once; `adam` is parameters per second. The backward, each direction and Adam all handle one
+# layer at a time. *About 8 lines.*
+#
+# **By hand**, two layers of 4 parameters, 1 s of backward each, link 8, adam 4: each copy takes 1 s, each update 1 s.
+# The first gradient is ready at 1, arrived at 2, updated at 3, back at 4. The second is ready at 2, when the link is
+# free again, and back at 5. The GPU holds 16 bytes, the host 112, and 32 cross.
+
+
+# %% exercise="week04.offload"
+def offload_step(num_parameters, backward_seconds, link, adam):
+    """[bytes on the GPU, bytes on the host, bytes over the link, seconds of the step]."""
+    ### BEGIN SOLUTION
+    total, ready, arrived, updated, back = sum(num_parameters), 0.0, 0.0, 0.0, 0.0
+    for num, seconds in zip(num_parameters, backward_seconds, strict=True):
+        ready += seconds
+        arrived = max(arrived, ready) + 2 * num / link
+        updated = max(updated, arrived) + num / adam
+        back = max(back, updated) + 2 * num / link
+    return [2 * total, 14 * total, 4 * total, back]
+    ### END SOLUTION
+
+
+# %% check="week04.offload" points=2 optional=true
+cases = [{"num_parameters": [4, 4], "backward_seconds": [1.0, 1.0], "link": 8.0, "adam": 4.0}]
+layers = {"num_parameters": [100, 400, 100], "backward_seconds": [1.0, 2.0, 0.5]}
+check("week04.offload", offload_step, cases=[*cases, layers | {"link": 400.0, "adam": 100.0}])
+
+# %% [markdown]
+# **Predict, then measure** four layers over emulated links. Which part sets the time of each?
+
+# %%
+layers, seconds = [10**6] * 4, [0.05] * 4
+for link, adam in [(2e9, 1e9), (2e7, 1e9), (2e9, 1e7)]:
+    *_, due = offload_step(layers, seconds, link, adam)
+    measured = data_parallel.offloaded_step(layers, seconds, link=link, adam=adam)
+    print(
+        f"link {link:.0e}, adam {adam:.0e}: backward {sum(seconds)} s, predicted {due:.3f} s, measured {measured:.3f} s"
+    )
+
+# %% [markdown]
+# A larger batch makes only the backward longer, so offload is cheap if the GPU has enough work per step. DeepSpeed's
+# tutorial trains 10 billion parameters this way on one GPU of 32 GB: 2 bytes each are 20 GB, where 16 would be 160.
+#
+# ### Challenge: save on 4 ranks, load on 2
 #
 # Each of F ranks saved one file: its slice of unit 0, then its slice of unit 1, and so on. Every unit is split into F
-# equal slices of ⌈size/F⌉ numbers, with padding at the end. Two ranks are gone, and training continues with different
-# slices. No rank can hold the whole model, so no rank may load all of it.
+# equal slices of ⌈size/F⌉ numbers, with padding at the end. Training continues on fewer ranks with larger slices, and
+# no rank can hold the whole model.
 #
 # **`reading_plan(unit_sizes, num_files, num_ranks, rank)`** returns what one of the new ranks reads: a list of
 # `(file, begin, end)`, with offsets counted in numbers. Read in this order, they give the rank's new slices of all
@@ -647,14 +792,13 @@ def reading_plan(unit_sizes, num_files, num_ranks, rank):
     ### END SOLUTION
 
 
-# %% check="week04.reshard" points=3
+# %% check="week04.reshard" points=3 optional=true
 files = {"num_files": 4, "num_ranks": 2}
 cases = [files | {"unit_sizes": sizes, "rank": rank} for sizes in ([10, 6], [9]) for rank in (0, 1)]
 check("week04.reshard", reading_plan, cases=cases)
 
 # %% [markdown]
-# The package does this with PyTorch's distributed checkpoint. The next cell trains three steps on four ranks, saves,
-# loads on two ranks, and compares every weight.
+# The package does this with PyTorch's distributed checkpoint: train on four ranks, save, load on two, compare.
 
 
 # %%
@@ -685,94 +829,4 @@ with data_parallel.checkpoint.temporary() as folder:
 print(f"loaded step {step}; all weights equal: {all(torch.equal(before[name], after[name]) for name in before)}")
 
 # %% [markdown]
-# ## 12 · Interview: 65B over 10 GbE, how many seconds per step?
-#
-# **`seconds_a_step(num_parameters, num_ranks, bits_per_second)`** returns how many seconds each rank's own link needs
-# for the bytes of one step, with DDP and with ZeRO-3. Weights and gradients are bf16. By hand: 10⁹ parameters are 2
-# GB; two ranks send 2 · 1/2 · 2 = 2 GB with DDP and 3 GB with ZeRO-3; 8 · 10⁹ bits per second are 1 GB per second, so
-# it takes 2 and 3 s. *About 3 lines.*
-
-
-# %% exercise="week04.ethernet"
-def seconds_a_step(num_parameters, num_ranks, bits_per_second):
-    """(DDP, ZeRO-3): seconds to send the bytes of a step, 2 per parameter, over a link of bits_per_second."""
-    ### BEGIN SOLUTION
-    num_bytes = 2 * num_parameters * (num_ranks - 1) / num_ranks
-    bytes_per_second = bits_per_second / 8
-    return 2 * num_bytes / bytes_per_second, 3 * num_bytes / bytes_per_second
-    ### END SOLUTION
-
-
-# %% check="week04.ethernet" points=1
-cases = [
-    {"num_parameters": 65 * 10**9, "num_ranks": 64, "bits_per_second": 10**10},
-    {"num_parameters": 10**9, "num_ranks": 2, "bits_per_second": 4 * 10**11},
-]
-check("week04.ethernet", seconds_a_step, cases=cases)
-
-# %% [markdown]
-# Now answer in five to eight sentences: both numbers for 64 GPUs; what *you* measured in sections 6 and 8 for the
-# factor of 3 and for the quantized gather; whether a larger batch or more GPUs help, and why; which of this week's
-# remedies you would use, and what each costs.
-
-# %% [markdown] manual="week04.interview" points=2
-# ### BEGIN SOLUTION
-# 65B parameters in bf16 are 130 GB. A rank sends 2·63/64·130 GB = 256 GB with DDP and 384 GB with ZeRO-3; 10 GbE
-# carries 1.25 GB/s, so sending the bytes of a step alone takes 205 s or 307 s. In section 6 my ranks sent exactly 1.5
-# times what DDP sends; with all of ZeRO++ they sent 43% of ZeRO-3's bytes, starting from float32.
-#
-# DDP has the smaller number but is not an option: its states, 1040 GB, fit on no GPU. More GPUs do not help: (N−1)/N is
-# nearly 1 already. A larger batch does, because the bytes of a step do not depend on it; but with gradient accumulation
-# ZeRO-3 gathers the weights again in every microbatch, unless they are kept. Inside a node the link is hundreds of
-# times as fast, so keep the slices within a node (hybrid sharding, or hpZ for the backward) and send only gradients
-# over Ethernet, 1/8 of them from each GPU, in 8 bits. Both have a price: memory for the copies, precision for the bits.
-#
-# Full marks: both numbers with their reason, one measured number, larger batch compared with more GPUs, one remedy
-# with its price.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 13 · Recap
-#
-# <details><summary>80 equal blocks, N = 64, prefetch 1. What share of the weights is on a rank at its peak?</summary>
-#
-# Its slice, 1/64, and two of 80 blocks: about 4%. In the backward there is also a block's full gradient, another 1/80
-# of the model's size.
-# </details>
-#
-# <details><summary>You accumulate gradients over 8 microbatches. What does ZeRO-3 send, and DDP?</summary>
-#
-# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions if it keeps no full gradients. DDP
-# all-reduces once, at the end.
-# </details>
-#
-# <details><summary>FSDP runs out of memory at the first forward, though 16P/N fits easily. Where do you look?</summary>
-#
-# At the units: is the whole model a single unit? Then at the activations, which are not split.
-# </details>
-#
-# ## 14 · Take away
-#
-# > **One.** States take 16P/N bytes. At the peak, in the backward, the full weights of prefetch + 1 passes and one
-# > unit's full gradient come on top. Only the states shrink by N×.
-#
-# > **Two.** A step sends three times the model: gather, gather, reduce. That is 1.5 times DDP's bytes, hidden only if
-# > a unit computes for longer than the next one takes to gather.
-#
-# > **Three.** The size of a unit matters: too large frees nothing, too small pays latency. A weight in two units
-# > needs a rule.
-#
-# ## 15 · Going further
-#
-# - Rajbhandari et al., *ZeRO*, arXiv 1910.02054. Look for: section 7, where the 1.5 is derived.
-# - Zhao et al., *PyTorch FSDP*, arXiv 2304.11277. Look for: section 3.2.1, how units trade memory for throughput, and
-#   the rate limiter that keeps prefetch from filling the memory.
-# - Wang et al., *ZeRO++*, arXiv 2306.10209. Look for: the error with one scale per tensor compared with one per
-#   block, and why qgZ reorders the slices between its two hops.
-# - Ren et al., *ZeRO-Offload*, arXiv 2101.06840. Look for: why the optimizer runs on the host but the backward does
-#   not.
-# - **Lab 3**: `labs/README.md` says how to run ZeRO-3 on a small GPT, and how to compare all stages with PyTorch's
-#   DDP and FSDP. `docs/one-screen/zero3.md` shows the whole step on one screen.
-#
-# **An experiment, not graded.** In section 6, try units of 2 and 3 layers, and a model whose third layer is four
-# times as wide. Which unit sets the peak, and would you divide the model differently?
+# **An experiment, not graded.** In section 6, try units of 2 and 3 layers. Which unit sets the peak?

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 5 · Tensor parallelism (张量并行): one layer, many ranks
 #
-# *3 hours · 2 to 4 ranks · no GPU needed*
+# *Core: about 150 minutes; optional: about 30 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -377,49 +377,6 @@ alone = {"ranks": 1, "rows": 2, "hidden": 3, "inner": [4]}
 check("week05.mlp", mlp_step, cases=[equal, uneven, alone])
 
 # %% [markdown]
-# ### The same in four lines of PyTorch
-#
-# DTensor's `parallelize_module` takes a plan of how each layer is split; the package provides such layers as modules.
-# Here are both on two ranks, compared with one process and with your MLP:
-
-
-# %%
-def three_ways(x, gradient):
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-
-    def new_mlp():
-        torch.manual_seed(0)
-        return torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
-
-    whole, theirs = new_mlp(), new_mlp()
-    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
-    parallelize_module(theirs, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    layers = tensor_parallel.ColumnParallelLinear(whole[0], group=None), whole[1]
-    layers += (tensor_parallel.RowParallelLinear(whole[2], group=None),)
-    found = {}
-    for name, module in {"one process": whole, "DTensor": theirs, "shardlab": torch.nn.Sequential(*layers)}.items():
-        leaf = x.clone().requires_grad_()
-        with meter.record() as bill:
-            output = module(leaf)
-            output.backward(gradient)
-        found[name] = output.detach(), leaf.grad, bill.sent_bytes, bill.kinds
-    up, down = layers[0], layers[2]
-    with meter.record() as bill:
-        parts = [one.detach() for one in (up.weight.T, up.bias, down.weight.T, down.bias)]
-        yours = mlp_step(x, *parts, gradient, group=dist.group.WORLD)
-    return found | {"your MLP": (*yours[:2], bill.sent_bytes, bill.kinds)}
-
-
-# %%
-found = shardlab.run(three_ways, torch.randn(3, 8), torch.randn(3, 8), ranks=2, timeout=60)[0]
-for name, (output, gradient, sent_bytes, kinds) in found.items():
-    apart = [(a - b).abs().max().item() for a, b in zip((output, gradient), found["one process"], strict=False)]
-    print(f"{name}: output and gradient of x within {max(apart):.0e}, {sent_bytes:g} bytes in {list(kinds)}")
-
-# %% [markdown]
-# DTensor's plan has two entries. It does not say what you have just written: where the messages are, what is
-# replicated, and what is split. A *type* for each tensor would (section 13).
-#
 # ## 6 · A loss that never sees the logits
 #
 # The head's matrix is split by columns, so a rank has the logits (对数几率) for its part of the vocabulary. The loss
@@ -441,26 +398,18 @@ for name, (output, gradient, sent_bytes, kinds) in found.items():
 # **`vocabulary_loss(logits, targets, vocabulary, *, group)`**: `logits` is `[tokens, ⌈V/t⌉]`, this rank's columns,
 # float32; `targets` are token numbers, the same on all ranks. It returns the loss of each token, and the gradient of
 # their *mean* with respect to this rank's logits. Logits may be as large as 200. A rank contributes no more than
-# **three numbers per token** to its messages. *About 14 lines.*
-#
-# <details><summary>Hint: which tokens are mine</summary>
-#
-# ```python
-# first = dist.get_rank(group) * logits.shape[1]
-# is_mine = (targets >= first) & (targets < first + logits.shape[1])
-# place = (targets - first).where(is_mine, 0)  # always a column that I have
-# ```
-# </details>
+# **three numbers per token** to its messages. Which targets are this rank's, and in which column, is given: you need
+# `rows`, `place` and `is_mine` for the target's logit and for the 1 in the gradient. *About 9 more lines.*
 
 
 # %% exercise="week05.cross-entropy"
 def vocabulary_loss(logits, targets, vocabulary, *, group):
     """(losses [tokens], gradient of their mean [tokens, own columns]) for logits whose columns are split."""
-    ### BEGIN SOLUTION
     columns, rows = logits.shape[1], torch.arange(len(targets))
     first = dist.get_rank(group) * columns
     is_mine = (targets >= first) & (targets < first + columns)
-    place = (targets - first).where(is_mine, 0)
+    place = (targets - first).where(is_mine, 0)  # always a column that this rank has
+    ### BEGIN SOLUTION
     logits = logits.masked_fill(first + torch.arange(columns) >= vocabulary, -torch.inf)
     largest = logits.amax(1)
     dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
@@ -529,10 +478,10 @@ for ranks in (2, 4):
 # Dropout (随机失活) inside a column-row pair sees split tensors: ranks must drop *different* positions, or the model
 # has t copies of one mask. After g it sees replicated tensors: ranks must drop *the same* positions, or the copies
 # differ from then on. So there are two streams of random numbers (随机数流), and the code has to use the right one.
-# Megatron does so in a `with` statement with two contexts. A line written in June 2023 got it wrong: dropout under
-# sequence parallelism drew from the wrong stream, which core 0.9.0, in October 2024, lists as a known issue
-# ([Megatron-LM 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it, and
-# look at the masks.**
+# Megatron does so in a `with` statement with two contexts, and had one line wrong from June 2023 on: dropout under
+# sequence parallelism drew from the wrong stream ([Megatron-LM
+# 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it, and look at the
+# masks.**
 
 
 # %%
@@ -660,63 +609,7 @@ sizes = {"world": 8, "tp": 4, "blocks": 2, "s": 3, "b": 1, "h": 8, "f": 16, "voc
 print(record(TensorParallel(**sizes), 6, places.LINEAR))
 
 # %% [markdown]
-# ## 10 · Challenge: key heads that two ranks need
-#
-# Attention (注意力) is split by heads: each rank has some columns of the query matrix and the matching rows of `out`,
-# and needs no message in between. With grouped queries (GQA, 分组查询) several query heads share one key and value
-# head. Six query heads, three key heads, and two ranks:
-#
-# | query head | 0 | 1 | 2 | 3 | 4 | 5 |
-# |---|---|---|---|---|---|---|
-# | on rank | 0 | 0 | 0 | 1 | 1 | 1 |
-# | its key head | 0 | 0 | **1** | **1** | 2 | 2 |
-#
-# Both ranks need key head 1. A fourth, empty key head would not help: with key heads 0 and 1 on rank 0, query head 3
-# on rank 1 still needs head 1. So the small key and value matrices stay replicated, and each rank uses the heads it
-# needs. But then it sees only *its* part of their gradient.
-#
-# **`attention(x, queries, keys, values, out, width, *, group)`** returns the output of causal attention, `[S, H]`,
-# with scores divided by √width. x is `[S, H]`; `queries` `[H, own heads · width]` and `out` `[own heads · width, H]`
-# are this rank's parts; `keys` and `values` `[H, kv heads · width]` are replicated. All ranks have the same number of
-# query heads, in rank order. In the backward each rank gets the full gradient of keys and values. *About 7 lines.*
-#
-# `attention_step` is given: it calls your `attention` and returns the output and the gradients of the five inputs.
-#
-# **Target:** two all-reduces of S · H numbers, and one each for the gradients of keys and values, of H · kv heads ·
-# width numbers. S is larger than H here: anything else of sequence length is too much.
-
-
-# %% exercise="week05.heads"
-def attention(x, queries, keys, values, out, width, *, group):
-    """The output [S, H], the same on every rank. queries and out are this rank's parts, keys and values replicated."""
-    ### BEGIN SOLUTION
-    own, kv_heads = queries.shape[1] // width, keys.shape[1] // width
-    first = dist.get_rank(group) * own
-    needed = (first + torch.arange(own)) * kv_heads // (own * dist.get_world_size(group))
-    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))  # f on weights sums their gradients
-    q, k, v = ((x @ one).unflatten(1, (-1, width)).transpose(0, 1) for one in (queries, keys, values))
-    heads = torch.nn.functional.scaled_dot_product_attention(q, k[needed], v[needed], is_causal=True)
-    return reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
-    ### END SOLUTION
-
-
-def attention_step(x, queries, keys, values, out, gradient, width, *, group):
-    """Given: the output [S, H], and the gradients of x, own queries, full keys and values, and own out."""
-    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
-    y = attention(*leaves, width, group=group)
-    y.backward(gradient)
-    return y.detach(), *(leaf.grad for leaf in leaves)
-
-
-# %% check="week05.heads" points=3
-one_for_all = {"ranks": 2, "heads": 2, "kv_heads": 1, "width": 2, "hidden": 4, "sequence": 8}
-table = {"ranks": 4, "heads": 6, "kv_heads": 3, "width": 2, "hidden": 6, "sequence": 14, "subgroup": [1, 3]}
-fewer = {"ranks": 4, "heads": 8, "kv_heads": 2, "width": 3, "hidden": 5, "sequence": 11}
-alone = {"ranks": 1, "heads": 4, "kv_heads": 2, "width": 2, "hidden": 3, "sequence": 7}
-check("week05.heads", attention_step, cases=[one_for_all, table, fewer, alone])
-
-# %% [markdown]
-# ## 11 · Interview: why at most eight?
+# ## 10 · Interview: why at most eight?
 #
 # **`layer_seconds(num_ranks, sequence, hidden, flops, inside, between, per_node)`** returns two numbers for one GPT
 # layer and one sequence, forward and backward: seconds of computation and seconds of communication. The forward takes
@@ -791,8 +684,7 @@ for ranks in (8, 16, 32, 64):
 # %% [markdown]
 # Now answer in five to eight sentences: what shrinks with t and what does not (your formula, and the bytes you
 # measured in section 7); the milliseconds *and the GPU time* of 8 and 16 H100; what else the other eight GPUs could
-# do; which network cards your answer assumes, and what changes with 72 GPUs on a node; what else limits t, from the
-# challenge and the matrices' shapes.
+# do; which network cards your answer assumes, and what changes with 72 GPUs on a node; one other limit of t.
 
 # %% [markdown] manual="week05.interview" points=2
 # ### BEGIN SOLUTION
@@ -818,7 +710,7 @@ for ranks in (8, 16, 32, 64):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 12 · Recap
+# ## 11 · Recap
 #
 # <details><summary>Over which group is the gradient of a LayerNorm's weight reduced?</summary>
 #
@@ -837,14 +729,143 @@ for ranks in (8, 16, 32, 64):
 # and shared random numbers. To P no relu, which does not commute with a sum, and no bias, which would be added t times;
 # dropout only with one mask for all ranks.
 # </details>
+
+# %% [markdown]
+# ## 12 · Take away
 #
-# ## 13 · Optional: types instead of tests
+# > **One.** Columns, then rows: between them everything is split, and one sum ends the pair. A layer needs two
+# > all-reduces of b·s·h numbers forward and two backward.
+#
+# > **Two.** f and g are adjoint: an operator that copies forward sums backward. That holds for replicated weights,
+# > too.
+#
+# > **Three.** Every bug of this week has the right shapes: t biases, t times the gradient, one mask for all ranks.
+# > Ask about every tensor: is it R, S or P?
+#
+# ## 13 · Going further
+#
+# - Shoeybi and others, *Megatron-LM*, arXiv 1909.08053. Look for: section 3, on why the first matrix is split by
+#   columns, and how the loss over the vocabulary is fused with the output layer.
+# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what it gains when
+#   a model is split.
+# - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): a report, written by a program and not
+#   fully verified, of thirteen gradients that are silently wrong. Look for: which of them a single process would
+#   reveal.
+# - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's
+#   own layers.
+#
+# **An experiment, not graded.** In `mlp_step`, start the all-reduce of the backward with `async_op=True` before the
+# gradient of `up` is computed, as Megatron does, and look at the order of `bill.events`. Which matrix product hides
+# it?
+
+# %% [markdown]
+# ## Optional · Key heads, DTensor and types
+#
+# ### Challenge: key heads that two ranks need
+#
+# Attention (注意力) is split by heads: each rank has some columns of the query matrix and the matching rows of `out`,
+# and needs no message in between. With grouped queries (GQA, 分组查询) several query heads share one key and value
+# head. Six query heads, three key heads, and two ranks:
+#
+# | query head | 0 | 1 | 2 | 3 | 4 | 5 |
+# |---|---|---|---|---|---|---|
+# | on rank | 0 | 0 | 0 | 1 | 1 | 1 |
+# | its key head | 0 | 0 | **1** | **1** | 2 | 2 |
+#
+# Both ranks need key head 1. A fourth, empty key head would not help: with key heads 0 and 1 on rank 0, query head 3
+# on rank 1 still needs head 1. So the small key and value matrices stay replicated, and each rank uses the heads it
+# needs. But then it sees only *its* part of their gradient.
+#
+# **`attention(x, queries, keys, values, out, width, *, group)`** returns the output of causal attention, `[S, H]`,
+# with scores divided by √width. x is `[S, H]`; `queries` `[H, own heads · width]` and `out` `[own heads · width, H]`
+# are this rank's parts; `keys` and `values` `[H, kv heads · width]` are replicated. All ranks have the same number of
+# query heads, in rank order. In the backward each rank gets the full gradient of keys and values. *About 7 lines.*
+#
+# `attention_step` is given: it calls your `attention` and returns the output and the gradients of the five inputs.
+#
+# **Target:** two all-reduces of S · H numbers, and one each for the gradients of keys and values, of H · kv heads ·
+# width numbers. S is larger than H here: anything else of sequence length is too much.
+
+
+# %% exercise="week05.heads"
+def attention(x, queries, keys, values, out, width, *, group):
+    """The output [S, H], the same on every rank. queries and out are this rank's parts, keys and values replicated."""
+    ### BEGIN SOLUTION
+    own, kv_heads = queries.shape[1] // width, keys.shape[1] // width
+    first = dist.get_rank(group) * own
+    needed = (first + torch.arange(own)) * kv_heads // (own * dist.get_world_size(group))
+    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))  # f on weights sums their gradients
+    q, k, v = ((x @ one).unflatten(1, (-1, width)).transpose(0, 1) for one in (queries, keys, values))
+    heads = torch.nn.functional.scaled_dot_product_attention(q, k[needed], v[needed], is_causal=True)
+    return reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
+    ### END SOLUTION
+
+
+def attention_step(x, queries, keys, values, out, gradient, width, *, group):
+    """Given: the output [S, H], and the gradients of x, own queries, full keys and values, and own out."""
+    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
+    y = attention(*leaves, width, group=group)
+    y.backward(gradient)
+    return y.detach(), *(leaf.grad for leaf in leaves)
+
+
+# %% check="week05.heads" points=3 optional=true
+one_for_all = {"ranks": 2, "heads": 2, "kv_heads": 1, "width": 2, "hidden": 4, "sequence": 8}
+table = {"ranks": 4, "heads": 6, "kv_heads": 3, "width": 2, "hidden": 6, "sequence": 14, "subgroup": [1, 3]}
+fewer = {"ranks": 4, "heads": 8, "kv_heads": 2, "width": 3, "hidden": 5, "sequence": 11}
+alone = {"ranks": 1, "heads": 4, "kv_heads": 2, "width": 2, "hidden": 3, "sequence": 7}
+check("week05.heads", attention_step, cases=[one_for_all, table, fewer, alone])
+
+# %% [markdown]
+# ### The same in four lines of PyTorch
+#
+# DTensor's `parallelize_module` takes a plan of how each layer is split; the package has such layers as modules. Here
+# are both on two ranks, with one process and your MLP:
+
+
+# %%
+def three_ways(x, gradient):
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    def new_mlp():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
+
+    whole, theirs = new_mlp(), new_mlp()
+    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    parallelize_module(theirs, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    layers = tensor_parallel.ColumnParallelLinear(whole[0], group=None), whole[1]
+    layers += (tensor_parallel.RowParallelLinear(whole[2], group=None),)
+    found = {}
+    for name, module in {"one process": whole, "DTensor": theirs, "shardlab": torch.nn.Sequential(*layers)}.items():
+        leaf = x.clone().requires_grad_()
+        with meter.record() as bill:
+            output = module(leaf)
+            output.backward(gradient)
+        found[name] = output.detach(), leaf.grad, bill.sent_bytes, bill.kinds
+    up, down = layers[0], layers[2]
+    with meter.record() as bill:
+        parts = [one.detach() for one in (up.weight.T, up.bias, down.weight.T, down.bias)]
+        yours = mlp_step(x, *parts, gradient, group=dist.group.WORLD)
+    return found | {"your MLP": (*yours[:2], bill.sent_bytes, bill.kinds)}
+
+
+# %%
+found = shardlab.run(three_ways, torch.randn(3, 8), torch.randn(3, 8), ranks=2, timeout=60)[0]
+for name, (output, gradient, sent_bytes, kinds) in found.items():
+    apart = [(a - b).abs().max().item() for a, b in zip((output, gradient), found["one process"], strict=False)]
+    print(f"{name}: output and gradient of x within {max(apart):.0e}, {sent_bytes:g} bytes in {list(kinds)}")
+
+# %% [markdown]
+# DTensor's plan has two entries. It does not say where the messages are, what is replicated, and what is split. A
+# *type* for each tensor would.
+#
+# ### Types instead of tests
 #
 # The states of the figure can be *checked* before any rank starts.
 # [spmd_types](https://github.com/meta-pytorch/spmd_types) gives every tensor a type per mesh axis that also says what
 # its gradient is: `I`, a copy whose gradient is a copy; `R`, a copy whose gradient is a partial sum (after f); `V`, a
-# part; `P`, a partial sum. f is `I → R`, g is `P → I`. The findings of Megatron-LM 7452 were obtained with it. After
-# `pip install spmd_types==0.3.1`:
+# part; `P`, a partial sum. f is `I → R`, g is `P → I`. After `pip install spmd_types==0.3.1`:
 
 
 # %%
@@ -875,31 +896,3 @@ else:
         except spmd_types.SpmdTypeError as error:
             print("a type error:", str(error).splitlines()[0])
     dist.destroy_process_group()
-
-# %% [markdown]
-# ## 14 · Take away
-#
-# > **One.** Columns, then rows: between them everything is split, and one sum ends the pair. A layer needs two
-# > all-reduces of b·s·h numbers forward and two backward.
-#
-# > **Two.** f and g are adjoint: an operator that copies forward sums backward. That holds for replicated weights,
-# > too.
-#
-# > **Three.** Every bug of this week has the right shapes: t biases, t times the gradient, one mask for all ranks.
-# > Ask about every tensor: is it R, S or P?
-#
-# ## 15 · Going further
-#
-# - Shoeybi and others, *Megatron-LM*, arXiv 1909.08053. Look for: section 3, on why the first matrix is split by
-#   columns, and how the loss over the vocabulary is fused with the output layer.
-# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what it gains when
-#   a model is split.
-# - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): a report, written by a program and not
-#   fully verified, of thirteen gradients that are silently wrong. Look for: which of them a single process would
-#   reveal.
-# - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's
-#   own layers.
-#
-# **An experiment, not graded.** In `mlp_step`, start the all-reduce of the backward with `async_op=True` before the
-# gradient of `up` is computed, as Megatron does, and look at the order of `bill.events`. Which matrix product hides
-# it?

@@ -1,19 +1,32 @@
 """Week 6: the numbers stated on its page, reference answers compared with one process, and partial credit."""
 
+import importlib
 from dataclasses import replace
 from random import Random
 
 import pytest
 import torch
-from shardlab.costs.models.flops import hardware_flops_per_token, model_flops_per_token
+from shardlab import meter
+from shardlab.costs.models.flops import hardware_flops_per_token, model_flops_per_token, utilisation
 from shardlab.costs.models.zoo import ZOO
+from shardlab.model.modern import ModernBlock
 
 from autograder import weeks
 from autograder.authoring import notebooks
 from autograder.traces import SequenceParallel, record
 from autograder.traces.places import LINEAR
-from autograder.weeks.week06_sequence_parallel import _shared, activations, block, memory_cap, norm, operators, reading
+from autograder.weeks.week06_sequence_parallel import (
+    _shared,
+    activations,
+    block,
+    memory_cap,
+    modern,
+    norm,
+    operators,
+    reading,
+)
 
+five_thirty = importlib.import_module("autograder.weeks.week06_sequence_parallel.530b")
 LAYER_OF_530B = weeks.find("week06.530b").make({}, Random(0)).expected[0]
 CAPS = weeks.find("week06.memory-cap").public
 
@@ -35,7 +48,7 @@ def test_the_six_rows_by_hand():
 
 
 def test_530b_keeps_and_costs_what_the_interview_says():
-    tp, both, saved, again, full = LAYER_OF_530B
+    tp, both, saved, again, full, _ = LAYER_OF_530B
     unit = 2048 * 20480
     assert (tp / unit, both / unit) == (21, 4.25)
     assert (round(tp / 1e6), round(both / 1e6), round(tp / both, 2)) == (881, 178, 4.94)
@@ -53,6 +66,40 @@ def test_printed_utilisations_do_not_follow_from_the_flops():
     assert round(54.2 / 42.1, 3) == 1.287 and round(4 / 3 / (1 + again), 3) == 1.326
     s, h = 2048, 20480
     assert round((1 + s / (3 * h)) / (1 + s / (6 * h)), 3) == 1.016
+
+
+def test_mt_nlgs_table_counts_the_second_forward():
+    """Two of the three rows to the last digit, one within rounding of the seconds; three forwards give none."""
+    rates = {gpus: five_thirty.teraflops_per_gpu(gpus, forwards=4) for gpus in five_thirty.SECONDS}
+    assert LAYER_OF_530B[5] == rates[2240] and [round(rate) for rate in rates.values()] == [126, 120, 113]
+    for gpus, rate in rates.items():
+        assert rate == pytest.approx(five_thirty.PRINTED[gpus], rel=0.01)
+        assert f"| {gpus:,} | {five_thirty.SECONDS[gpus]} | {five_thirty.PRINTED[gpus]} |" in page()
+        assert five_thirty.teraflops_per_gpu(gpus, forwards=3) < 0.8 * five_thirty.PRINTED[gpus]
+
+
+def test_table_5_of_the_papers_follows_from_its_seconds():
+    flops = model_flops_per_token(ZOO["mt-nlg-530b"])
+    shares = [utilisation(flops, 280 * 2048, seconds, 280, 312e12) for seconds in (49.05, 37.83)]
+    assert [round(share, 3) for share in shares] == [0.432, 0.56]
+
+
+@pytest.mark.parametrize("case", [modern.SMALL, {"s": 9, "b": 1, "h": 24, "a": 6, "k": 1, "d": 8, "f": 40}], ids=str)
+def test_a_measured_layer_keeps_what_the_exercise_expects(case):
+    """The meter on a real layer, as on the page: the sum to the byte, and as many tensors as the parts have."""
+    layer, tables = ModernBlock(modern.model_of(case)).bfloat16(), torch.rand(2, case["s"], case["d"] // 2).bfloat16()
+    with meter.saved([*layer.parameters(), tables]) as kept:
+        layer(torch.randn(case["b"], case["s"], case["h"]).bfloat16().requires_grad_(), *tables)
+    assert kept.num_bytes == sum(modern.expected(case))
+    assert len(kept.tensors) == sum(map(len, modern.PARTS.values()))
+
+
+def test_llamas_layer_by_hand():
+    by_hand = {"s": 1, "b": 1, "h": 4, "a": 2, "k": 1, "d": 2, "f": 8}
+    assert modern.expected(by_hand) == [24, 16, 32, 64]
+    llama = replace(ZOO["llama3-8b"], sequence=8192)
+    sizes = llama.hidden, llama.heads, llama.kv_heads, llama.head_dim or llama.hidden // llama.heads, llama.ffn
+    assert sizes == tuple(modern.LLAMA[name] for name in "hakdf")
 
 
 def test_the_problem_in_numbers_is_a_fifth():

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 6 · Sequence parallelism (序列并行): splitting what tensor parallelism replicates
 #
-# *2.5 hours · 2 to 4 ranks · no GPU needed*
+# *Core: about 160 minutes; optional: about 40 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -301,10 +301,9 @@ for name, sides in zip(("gather", "scatter"), shardlab.run(dot_products, ranks=4
 # first step on. With f and g alone (week 5) this did not happen, because each rank saw every position.
 #
 # **`mlp_block(x, gain, shift, columns, rows, *, group)`** returns this rank's positions of `x + gelu(norm(x) @
-# columns) @ rows`. It uses your operators of section 5, so their check must pass first. **`block_step`** runs a chain
-# of blocks forward and backward; add the step that its gradients still need. Send no more than tensor parallelism
-# does, which is a gather and a scatter per layer and direction, plus the norms' gradients. Norms must keep only this
-# rank's positions: the check's last case measures memory. *About 6 lines.*
+# columns) @ rows`, with your operators of section 5. **`block_step`** runs a chain of blocks forward and backward; add
+# the step that its gradients still need. Send no more than a gather and a scatter per layer and direction, plus the
+# norms' gradients. Norms must keep only this rank's positions: the check's last case measures memory. *About 6 lines.*
 #
 # **Predict first:** which gradients are right without any message: `gain`, `shift`, `columns`, `rows`?
 #
@@ -350,10 +349,10 @@ check("week06.block", block_step, cases=cases)
 # %% [markdown]
 # ### Predict, then measure: bytes kept, bytes sent
 #
-# The next cell compares your block with a tensor-parallel one built from week 5's operators: h = 32, an inner width
-# of 4h, 16 positions, b = 2, bf16, 4 ranks. According to the table, tensor parallelism keeps, in units of sbh, 2 for
-# the norm's input, 2 for the matrices' input, and 16/t. The norm also keeps two numbers per position, mean and
-# deviation: 4sb bytes that the paper ignores. **What does yours keep?**
+# Your block and one built from week 5's operators: h = 32, an inner width of 4h, 16 positions, b = 2, bf16, 4 ranks.
+# According to the table, tensor parallelism keeps, in units of sbh, 2 for the norm's input, 2 for the matrices' input,
+# and 16/t. The norm also keeps mean and deviation per position, 4sb bytes that the paper ignores. **What does yours
+# keep?**
 
 
 # %%
@@ -385,38 +384,10 @@ print(
 )
 
 # %% [markdown]
-# The formula is right to the byte, and both blocks send the same bytes. But the formula has a 2 that is not divided
-# by t: the gathered input of `columns`, kept for their gradient. Megatron keeps only the rank's part of it and
-# **gathers it again** in the backward, while a matrix product runs. That takes one more all-gather per pair of
-# matrices, and 18/t + 2 becomes 20/t.
-#
-# The package does that. The next cell runs a whole layer from the package, with attention and dropout, on four ranks.
-# The formula is your `activation_bytes` plus the statistics of two norms, 8sb bytes, split or replicated.
-
-# %%
-small = model.GPTConfig(layers=1, hidden=128, heads=4, sequence=64, dropout=0.1, flash=False)
-paths = {"none": None, "selective": "0.attention.core", "full": "0"}
-
-
-def layer_kept(sequence_parallel, path):
-    plan = tensor_parallel.block_plan(small, sequence_parallel=sequence_parallel)
-    block = tensor_parallel.apply_plan(model.Block(small).bfloat16(), plan, group=None)
-    if path is not None:
-        model.recompute(torch.nn.ModuleList([block]), path)
-    length = small.sequence // (dist.get_world_size() if sequence_parallel else 1)
-    with meter.saved(block.parameters()) as kept:
-        block(torch.randn(2, length, small.hidden).bfloat16().requires_grad_())
-    return kept.num_bytes
-
-
-s, b, t = small.sequence, 2, 4
-_, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, small.hidden, small.heads, t)
-table = {("tp", "none"): tp + 8 * s * b, ("tp", "selective"): tp_selective + 8 * s * b, ("tp", "full"): full}
-table |= {("tp + sp", "none"): both + 8 * s * b / t, ("tp + sp", "selective"): both_selective + 8 * s * b / t}
-table["tp + sp", "full"] = full / t
-measured = shardlab.run(lambda: [layer_kept(split != "tp", paths[way]) for split, way in table], ranks=t)[0]
-for ((split, way), due), num_bytes in zip(table.items(), measured, strict=True):
-    print(f"{split:8} {way:10} formula {due:8.0f}   measured {num_bytes:8}")
+# The formula is right to the byte, and both blocks send the same bytes. But one 2 is not divided by t: the gathered
+# input of `columns`, kept for their gradient. Megatron and the package keep only the rank's part and **gather it
+# again** in the backward, while a matrix product runs: one more all-gather per pair of matrices, and 18/t + 2 becomes
+# 20/t.
 
 # %% [markdown]
 # ## 7 · Bug hunt: gradients after the backward
@@ -463,15 +434,11 @@ for name, finish in {"nothing": nothing, "averaged": averaged}.items():
     print(f"{name:8}: loss {loss:.4f}, gains of the ranks differ by {apart:.3f}, from one process by {off:.3f}")
 
 # %% [markdown]
-# Neither loss looks wrong; both are even lower. You can detect copies that drift apart by comparing ranks. The mean
-# passes that test too, and only a comparison with one process reveals it: the norms learn t times too slowly. Adam
-# hides even that, because it divides by the magnitude of the gradient.
-#
-# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446) prints the last norm's gradient on four
-#   ranks; its first number is 0.00299, 0.00298, 0.00303 and 0.00191.
-# - [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257): without the sum the loss stays near 8;
-#   [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259) turns a mean into a sum, and says that other things were
-#   wrong, too.
+# Neither loss looks wrong; both are even lower. Comparing ranks reveals copies that drift apart. Only a comparison with
+# one process reveals the mean: the norms learn t times too slowly, which Adam hides. Real cases:
+# [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446), where four ranks print 0.00299, 0.00298,
+# 0.00303 and 0.00191 for the same number; [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257), without
+# the sum; and [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259), which turns a mean into a sum.
 #
 # **The opposite mistake** is in [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding B1:
 # after a gather, every rank does *the same* work. Each then already has the full gradient, and the reduce-scatter in
@@ -537,9 +504,8 @@ check("week06.norm", finish_gradients, cases=[*cases, low])
 #
 # **Write `Recompute`**: `recompute_function(function, generator, *tensors)` returns `function(*tensors)`; all tensors
 # need gradients, and the function draws from `generator`. A Function's `forward` runs without a graph, and anything
-# not saved in `ctx` is freed as soon as it returns. (You cannot use `torch.utils.checkpoint`, which restores only the
-# global generator. Megatron also has its own checkpoint function, because ranks drop different numbers of split
-# tensors and the same numbers of replicated ones.) *About 11 lines.*
+# not saved in `ctx` is freed as soon as it returns. (`torch.utils.checkpoint` restores only the global generator.)
+# *About 11 lines.*
 
 
 # %% exercise="week06.recompute"
@@ -595,106 +561,64 @@ long = {"rows": 1024, "width": 16, "inner": 1024, "layers": 10, "p": 0.25, "part
 check("week06.recompute", through_layers, cases=[short, long])
 
 # %% [markdown]
-# **A bug to watch.** PyTorch's own `checkpoint` has a switch, `preserve_rng_state`. A training framework had turned
-# it off, which was harmless until someone trained a model with dropout
-# ([OLMo-core#828](https://github.com/allenai/OLMo-core/pull/828)): after 150 steps the loss was 2.49 with
-# recomputation and 2.19 without, although both should agree. **What does the switch change here: the loss, the
-# gradient, or both?**
-
-# %%
-from torch.utils.checkpoint import checkpoint
-
-torch.manual_seed(0)
-x, up, down = torch.randn(64, 32), torch.randn(32, 128) / 6, torch.randn(128, 32) / 11
-
-
-def loss_and_gradient(run):
-    torch.manual_seed(7)
-    leaf = x.clone().requires_grad_()
-    loss = run(lambda x: x + dropout(gelu(x @ up), 0.1) @ down, leaf).square().mean()
-    return loss.item(), torch.autograd.grad(loss, leaf)[0]
-
-
-loss, right = loss_and_gradient(lambda layer, x: layer(x))
-for keeps in (True, False):
-    again, gradient = loss_and_gradient(
-        lambda layer, x, keeps=keeps: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=keeps)
-    )
-    off = (gradient - right).norm() / right.norm()
-    print(f"preserve_rng_state={keeps}: loss off by {again - loss}, gradient by {off:.1%}")
-
-# %% [markdown]
-# ## 9 · Challenge: the least work under a memory cap
+# ## 9 · A layer as in Llama
 #
-# You have L equal layers and a cap on the bytes of one microbatch on one rank. Each layer keeps its activations
-# (`"none"`), recomputes its attention core (`"selective"`, 4bs²h/t extra FLOPs), or recomputes everything (`"full"`,
-# another 24bsh²/t). Your `activation_bytes` says what each keeps. With sequence parallelism, a full layer keeps
-# 2sbh/t, because its input is split.
+# Section 4's table is GPT-3's. Most later models have other operators. What does each save?
 #
-# Walk through a plan backwards. In the backward of layer i, **everything** that layer i computes is in memory,
-# recomputed or not, and so is what layers 0 … i−1 keep. Later layers are done, and their memory is freed. The largest
-# of these sums must fit under the cap.
+# | operator | saves |
+# |---|---|
+# | RMSNorm | its input, and one float32 per position (LayerNorm saves a mean and a scale) |
+# | a matrix | its input; matrices that read the same tensor share it |
+# | grouped keys (GQA, 分组查询) | nothing more: a query heads share k key heads and k value heads, each d wide |
+# | attention in one kernel (flash) | queries, keys, values, its output, one float32 per query head and position |
+# | SwiGLU, `(silu(x @ gate) * (x @ up)) @ down`, f wide | SiLU its input; the product both factors |
+# | rotary positions | cosines and sines, one table for all layers: not counted |
 #
-# | three layers that keep 10 each, 2 if full | last | middle | first | largest |
-# |---|---|---|---|---|
-# | none, none, full | 10 + 10 + **10** | 10 + **10** | **10** | 30 |
-# | full, none, none | 2 + 10 + **10** | 2 + **10** | **10** | 22 |
+# A tensor counts once, no matter how many operators save it.
 #
-# **`cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes)`** returns a list of L strings, a plan
-# that fits and recomputes the fewest FLOPs, or None if nothing fits. *About 15 lines.* Grading uses L up to 118, so
-# you cannot try all 3^L plans.
+# **By hand**, one position, h = 4, a = 2, k = 1, d = 2, f = 8. A norm saves 2·4 + 4 = 12 bytes, both 24. Their outputs
+# take 8 each, 16. Attention: queries 8, keys 4, values 4, the output 8, which the next matrix shares, and 2·4 = 8: 32.
+# The MLP between its matrices: `x @ gate`, its SiLU, `x @ up` and the product, 4·16 = 64, of which `down` shares the
+# last.
+#
+# **`modern_layer_bytes(s, b, h, a, k, d, f)`** returns these four numbers for one rank, in bytes: the norms; their
+# outputs; attention; the MLP between its matrices. *About 4 lines.*
 
 
-# %% exercise="week06.memory-cap"
-def cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes):
-    """For each layer "none", "selective" or "full": the fewest extra FLOPs under the cap, or None if nothing fits."""
+# %% exercise="week06.modern"
+def modern_layer_bytes(s, b, h, a, k, d, f):
+    """Bytes that a layer as in Llama keeps: [norms, their outputs, attention, the MLP between its matrices]."""
     ### BEGIN SOLUTION
-    _, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, h, a, t)
-    none, selective, full = (both, both_selective, full / t) if sequence_parallel else (tp, tp_selective, full)
-    core = 4 * b * s**2 * h
-    best, others = None, num_layers - 1
-    for num_full in range(others + 1):
-        for num_selective in range(others + 1 - num_full):
-            kept = num_full * full + num_selective * selective + (num_layers - num_full - num_selective) * none
-            flops = num_full * (24 * b * s * h**2 + core) + num_selective * core
-            if kept <= cap_bytes and (best is None or flops < best[0]):
-                best = flops, num_full, num_selective
-    if best is None:
-        return None
-    _, num_full, num_selective = best
-    return ["full"] * num_full + ["selective"] * num_selective + ["none"] * (num_layers - num_full - num_selective)
+    attention = 2 * (2 * a * d + 2 * k * d) + 4 * a
+    return [s * b * each for each in (2 * (2 * h + 4), 2 * 2 * h, attention, 4 * 2 * f)]
     ### END SOLUTION
 
 
-# %% check="week06.memory-cap" points=3
-gpt3_layers = gpt3 | {"num_layers": 12}
-caps = [(True, 3 * 10**9), (False, 4_160_000_000), (True, 9 * 10**8), (True, 3 * 10**8)]
-cases = [gpt3_layers | {"sequence_parallel": split, "cap_bytes": cap} for split, cap in caps]
-cases += [gpt3_layers | {"num_layers": 1, "sequence_parallel": False, "cap_bytes": 10**9}]
-longer = {"num_layers": 4, "s": 8192, "b": 1, "h": 1024, "a": 8, "t": 1, "sequence_parallel": False}
-check("week06.memory-cap", cheapest_plan, cases=[*cases, longer | {"cap_bytes": 9_060_000_000}])
+# %% check="week06.modern" points=2
+llama = {"s": 8192, "b": 1, "h": 4096, "a": 32, "k": 8, "d": 128, "f": 14336}
+check("week06.modern", modern_layer_bytes, cases=[llama, {"s": 16, "b": 3, "h": 32, "a": 4, "k": 2, "d": 16, "f": 88}])
 
 # %% [markdown]
-# **Measured.** The next cell takes your plan for eight layers of the size used in section 6, on one rank, with a cap
-# of half of what they would keep. It recomputes the model according to the plan and counts what autograd keeps,
-# including the last layer.
+# **Measured.** This cell runs such a layer, and lists every tensor that autograd keeps. Find each in the table.
 
 # %%
-sizes = {"s": 64, "b": 2, "h": 128, "a": 4, "t": 1}
-cap = 8 * activation_bytes(**sizes)[0] / 2
-plan = cheapest_plan(8, **sizes, sequence_parallel=False, cap_bytes=cap)
-blocks = torch.nn.ModuleList(model.Block(small).bfloat16() for _ in plan)
-for place, way in enumerate(plan):
-    if way != "none":
-        model.recompute(blocks, f"{place}.attention.core" if way == "selective" else str(place))
-x = torch.randn(2, 64, 128).bfloat16().requires_grad_()
-with meter.saved(blocks.parameters()) as kept:
-    for block in blocks:
-        x = block(x)
-none, _, _, selective, _, full = activation_bytes(**sizes)
-kept_by = {"none": none + 8 * 64 * 2, "selective": selective + 8 * 64 * 2, "full": full}
-print(plan, f"cap {cap:.0f}", sep="\n")
-print(f"formula {sum(kept_by[way] for way in plan):.0f}, measured {kept.num_bytes}")
+tiny = replace(costs.find_model("llama3-8b"), hidden=128, heads=8, kv_heads=2, head_dim=16, ffn=344)
+block, tables = model.ModernBlock(tiny).bfloat16(), torch.rand(2, 64, 8).bfloat16()
+with meter.saved([*block.parameters(), tables]) as kept:
+    block(torch.randn(2, 64, 128).bfloat16().requires_grad_(), *tables)
+due = sum(modern_layer_bytes(64, 2, 128, 8, 2, 16, 344))
+print(kept, f"formula {due}, measured {kept.num_bytes}", sep="\n")
+
+norms, outputs, attention, between = modern_layer_bytes(**llama)
+total, full = norms + outputs + attention + between, 2 * 8192 * 4096
+print(f"Llama 3 8B, 8,192 tokens: {total / 1e9:.2f} GB per layer, {full / 1e9:.2f} with full recomputation")
+print(f"attention {attention / total:.0%}, MLP {between / total:.0%}; SiLU and product alone {between / 2 / total:.0%}")
+
+# %% [markdown]
+# The kernel *is* selective recomputation: its backward computes the scores again. What is large and cheap to compute
+# again is now in the MLP. But kernels matter: torch's RMSNorm on a CPU is made of small operators, which keep float32
+# copies of x. So does the *order* in memory: with heads before positions in the queries, the kernel's output is copied
+# for the next matrix, and both copies are kept. (DeepSeek's latent attention: week 11.)
 
 # %% [markdown]
 # ## 10 · Read real code
@@ -761,20 +685,30 @@ print(record(layout, 1, places.LINEAR))
 # matrices of a layer, with 12h² weights, cost 24h²; the scores, QKᵀ and the product with V, cost 4sh. A backward
 # costs two forwards.
 #
-# **`layer_of_530b()`** returns five numbers: the bytes of a layer with tensor parallelism; the bytes with sequence
+# MT-NLG's paper (arXiv 2201.11990, section 2.4) trains these 105 layers with batches of 1,920 sequences and prints:
+#
+# | A100s | seconds per step | teraFLOP/s per GPU |
+# |---|---|---|
+# | 2,240 | 60.1 | 126 |
+# | 2,800 | 50.2 | 121 |
+# | 3,360 | 44.4 | 113 |
+#
+# **`layer_of_530b()`** returns six numbers: the bytes of a layer with tensor parallelism; the bytes with sequence
 # parallelism and selective recomputation; the share of a layer's bytes that selective recomputation saves, with
-# sequence parallelism; the share of FLOPs that it adds to a layer's forward and backward; and the share that full
-# recomputation adds. *A few lines.*
+# sequence parallelism; the share of FLOPs that it adds to a layer's forward and backward; the share that full
+# recomputation adds; and the teraFLOP/s of each of the 2,240 GPUs, derived from the 60.1 s and the layers' FLOPs, where
+# each forward is computed twice (full recomputation). *About 6 lines.*
 
 
 # %% exercise="week06.530b"
 def layer_of_530b():
-    """[bytes tp, bytes tp + sp + selective, share saved, FLOPs of selective, FLOPs of full]; shares are fractions."""
+    """[bytes tp, bytes tp + sp + selective, share saved, FLOPs of selective, FLOPs of full, teraFLOP/s per GPU]."""
     ### BEGIN SOLUTION
     s, h = 2048, 20480
     _, tp, both, _, selective, _ = activation_bytes(s, 1, h, 128, 8)
     core, matrices = 4 * s * h, 24 * h**2
-    return [tp, selective, 1 - selective / both, core / (3 * (matrices + core)), 1 / 3]
+    per_gpu = 4 * (matrices + core) * 105 * s * 1920 / (60.1 * 2240)
+    return [tp, selective, 1 - selective / both, core / (3 * (matrices + core)), 1 / 3, per_gpu / 1e12]
     ### END SOLUTION
 
 
@@ -782,22 +716,35 @@ def layer_of_530b():
 check("week06.530b", layer_of_530b)
 
 # %% [markdown]
-# Which of the percentages in the paper's abstract hold? It says: a fifth of the memory, over 90% less time for
-# recomputation, and for this model on 2,240 A100 a utilization of 54.2% compared with 42.1% with full recomputation,
-# "29% faster". Megatron-LM's README of that time gives 56.0% of peak for model FLOPs on 280 GPUs, and 57.0% for
-# hardware FLOPs, which count recomputed operations twice.
+# Your sixth number is the first row's, so MT-NLG counts the repeated forward as work. (The second row would round to
+# 120.) **What share of an A100's peak, 312, remains without it?**
+#
+# Which of the percentages in the abstract of 2205.05198 hold? A fifth of the memory, over 90% less time for
+# recomputation, and for this model on 2,240 A100 a utilization of 54.2%, "29% faster" than 42.1% with full
+# recomputation. Its table 5: 280 sequences on 280 GPUs take 49.05 s with full recomputation and 37.83 s with both
+# ideas. For the latter, Megatron-LM's README of that time gives 56.0% of peak for model FLOPs and 57.0% for hardware
+# FLOPs, which count recomputed operations twice.
 
 # %%
-tp, both, saved, again, full = layer_of_530b()
+tp, both, saved, again, full, printed = layer_of_530b()
+for gpus, seconds in {2240: 60.1, 2800: 50.2, 3360: 44.4}.items():
+    counted = printed * 60.1 * 2240 / seconds / gpus
+    print(
+        f"{gpus} GPUs: {counted:.0f} with the second forward, {0.75 * counted:.0f} without, {0.75 * counted / 312:.0%}"
+    )
+flops = costs.model_flops_per_token(mt_nlg)
+for name, seconds in {"full": 49.05, "both ideas": 37.83}.items():
+    share = costs.utilisation(flops, tokens=280 * 2048, seconds=seconds, num_gpus=280, peak_flops=312e12)
+    print(f"table 5, {name}: {share:.1%} of the peak")
 print(f"{tp / 1e6:.0f} MB become {both / 1e6:.0f} MB, 1/{tp / both:.2f}; selective alone saves {saved:.0%}")
 print(f"FLOPs again: {full:.1%} become {again:.2%}, {1 - again / full:.1%} less")
 print(f"54.2 / 42.1 = {54.2 / 42.1:.3f}; by FLOPs alone {(1 + full) / (1 + again):.3f}")
 print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {1 + again:.4f}")
 
 # %% [markdown]
-# Now answer in five to eight sentences: what a layer keeps and why; what each of the two
-# ideas saves and what it costs; which of the percentages you have confirmed, which agree only roughly, and which do
-# not follow from FLOPs; what you would do first for a model with s = 32,768.
+# Now answer in five to eight sentences: what a layer keeps and why; what each of the two ideas saves and what it costs;
+# which of the percentages you have confirmed, which agree only roughly, and which do not follow from FLOPs; what you
+# would do first for a model with s = 32,768.
 
 # %% [markdown] manual="week06.interview" points=2
 # ### BEGIN SOLUTION
@@ -808,7 +755,8 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 #
 # It costs 4bs²h of 3 · (24bsh² + 4bs²h), 0.55%, where full recomputation costs a third: 98% less, so the abstract's
 # "over 90%" of *time* is plausible, since time is more than FLOPs. 54.2/42.1 is 1.287, "29% faster"; FLOPs alone
-# would allow 1.326. The README's 57.0/56.0 is 1.018, but the derivation gives 1.0055. Either the README counts more
+# would allow 1.326. MT-NLG's 126 teraFLOP/s count the second forward: without it they are 94, 30% of the peak. The
+# README's 57.0/56.0 is 1.018, but the derivation gives 1.0055. Either the README counts more
 # than the attention core's forward as recomputed (its forward and backward together would give 1.016), or something
 # else differs.
 #
@@ -834,10 +782,9 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 # parts of a sum. If every rank does the same, the gradient is already complete.
 # </details>
 #
-# <details><summary>Why recompute the first layers and not the last?</summary>
+# <details><summary>A layer uses FlashAttention. What does selective recomputation of attention still save?</summary>
 #
-# The last layer's backward begins right after its forward, so its activations must be in memory anyway. The first
-# layer keeps its activations for the longest time.
+# Nothing: the scores are not kept. Recompute the norms' outputs, or an MLP's SiLU and product.
 # </details>
 #
 # ## 13 · Take away
@@ -856,9 +803,142 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 #   table 2, and section 4.2.2 with the two operators.
 # - Chen and others, *Training Deep Nets with Sublinear Memory Cost*, arXiv 1604.06174. Look for: keeping only every
 #   √n-th layer, so that n layers train in √n memory.
-# - PyTorch's `torch/utils/checkpoint.py`. Look for: how the non-reentrant version uses `saved_tensors_hooks`, the
-#   same hooks that `meter.saved` uses.
+# - PyTorch's `torch/utils/checkpoint.py`. Look for: how the non-reentrant version uses `saved_tensors_hooks`, as
+#   `meter.saved` does.
 # - **Lab 2**: `labs/README.md` says how to run Megatron's own layers and compare them with ours.
 #
-# **An experiment, not graded.** With `GPTConfig(flash=True)`, which terms of the formula disappear, and which small
-# one is new?
+# **An experiment, not graded.** Wrap `silu(gate) * up` in your `recompute_function`. Which of the MLP's four tensors
+# are still kept, and by whom?
+
+# %% [markdown]
+# ## Optional · Recomputation in practice
+#
+# ### A whole layer, measured
+#
+# A layer of the package, with attention and dropout, on four ranks. The formula is your `activation_bytes` plus the
+# statistics of two norms, 8sb bytes, split or replicated.
+
+# %%
+small = model.GPTConfig(layers=1, hidden=128, heads=4, sequence=64, dropout=0.1, flash=False)
+paths = {"none": None, "selective": "0.attention.core", "full": "0"}
+
+
+def layer_kept(sequence_parallel, path):
+    plan = tensor_parallel.block_plan(small, sequence_parallel=sequence_parallel)
+    block = tensor_parallel.apply_plan(model.Block(small).bfloat16(), plan, group=None)
+    if path is not None:
+        model.recompute(torch.nn.ModuleList([block]), path)
+    length = small.sequence // (dist.get_world_size() if sequence_parallel else 1)
+    with meter.saved(block.parameters()) as kept:
+        block(torch.randn(2, length, small.hidden).bfloat16().requires_grad_())
+    return kept.num_bytes
+
+
+s, b, t = small.sequence, 2, 4
+_, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, small.hidden, small.heads, t)
+table = {("tp", "none"): tp + 8 * s * b, ("tp", "selective"): tp_selective + 8 * s * b, ("tp", "full"): full}
+table |= {("tp + sp", "none"): both + 8 * s * b / t, ("tp + sp", "selective"): both_selective + 8 * s * b / t}
+table["tp + sp", "full"] = full / t
+measured = shardlab.run(lambda: [layer_kept(split != "tp", paths[way]) for split, way in table], ranks=t)[0]
+for ((split, way), due), num_bytes in zip(table.items(), measured, strict=True):
+    print(f"{split:8} {way:10} formula {due:8.0f}   measured {num_bytes:8}")
+
+# %% [markdown]
+# ### The least work under a memory cap
+#
+# You have L equal layers and a cap on the bytes of one microbatch on one rank. Each layer keeps its activations
+# (`"none"`), recomputes its attention core (`"selective"`, 4bs²h/t extra FLOPs), or recomputes everything (`"full"`,
+# another 24bsh²/t). Your `activation_bytes` says what each keeps. With sequence parallelism, a full layer keeps
+# 2sbh/t, because its input is split.
+#
+# Walk through a plan backwards. In the backward of layer i, **everything** that layer i computes is in memory,
+# recomputed or not, and so is what layers 0 … i−1 keep; later layers are freed. The largest of these sums must fit.
+#
+# | three layers that keep 10 each, 2 if full | last | middle | first | largest |
+# |---|---|---|---|---|
+# | none, none, full | 10 + 10 + **10** | 10 + **10** | **10** | 30 |
+# | full, none, none | 2 + 10 + **10** | 2 + **10** | **10** | 22 |
+#
+# **`cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes)`** returns a list of L strings, a plan
+# that fits and recomputes the fewest FLOPs, or None if nothing fits. *About 15 lines.* Grading uses L up to 118, so
+# you cannot try all 3^L plans.
+
+
+# %% exercise="week06.memory-cap"
+def cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes):
+    """For each layer "none", "selective" or "full": the fewest extra FLOPs under the cap, or None if nothing fits."""
+    ### BEGIN SOLUTION
+    _, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, h, a, t)
+    none, selective, full = (both, both_selective, full / t) if sequence_parallel else (tp, tp_selective, full)
+    core = 4 * b * s**2 * h
+    best, others = None, num_layers - 1
+    for num_full in range(others + 1):
+        for num_selective in range(others + 1 - num_full):
+            kept = num_full * full + num_selective * selective + (num_layers - num_full - num_selective) * none
+            flops = num_full * (24 * b * s * h**2 + core) + num_selective * core
+            if kept <= cap_bytes and (best is None or flops < best[0]):
+                best = flops, num_full, num_selective
+    if best is None:
+        return None
+    _, num_full, num_selective = best
+    return ["full"] * num_full + ["selective"] * num_selective + ["none"] * (num_layers - num_full - num_selective)
+    ### END SOLUTION
+
+
+# %% check="week06.memory-cap" points=3 optional=true
+gpt3_layers = gpt3 | {"num_layers": 12}
+caps = [(True, 3 * 10**9), (False, 4_160_000_000), (True, 9 * 10**8), (True, 3 * 10**8)]
+cases = [gpt3_layers | {"sequence_parallel": split, "cap_bytes": cap} for split, cap in caps]
+cases += [gpt3_layers | {"num_layers": 1, "sequence_parallel": False, "cap_bytes": 10**9}]
+longer = {"num_layers": 4, "s": 8192, "b": 1, "h": 1024, "a": 8, "t": 1, "sequence_parallel": False}
+check("week06.memory-cap", cheapest_plan, cases=[*cases, longer | {"cap_bytes": 9_060_000_000}])
+
+# %% [markdown]
+# **Measured.** Your plan for eight such layers on one rank, with a cap of half of what they would keep: the next cell
+# recomputes the model by the plan and counts what autograd keeps, including the last layer.
+
+# %%
+sizes = {"s": 64, "b": 2, "h": 128, "a": 4, "t": 1}
+cap = 8 * activation_bytes(**sizes)[0] / 2
+plan = cheapest_plan(8, **sizes, sequence_parallel=False, cap_bytes=cap)
+blocks = torch.nn.ModuleList(model.Block(small).bfloat16() for _ in plan)
+for place, way in enumerate(plan):
+    if way != "none":
+        model.recompute(blocks, f"{place}.attention.core" if way == "selective" else str(place))
+x = torch.randn(2, 64, 128).bfloat16().requires_grad_()
+with meter.saved(blocks.parameters()) as kept:
+    for block in blocks:
+        x = block(x)
+none, _, _, selective, _, full = activation_bytes(**sizes)
+kept_by = {"none": none + 8 * 64 * 2, "selective": selective + 8 * 64 * 2, "full": full}
+print(plan, f"cap {cap:.0f}", sep="\n")
+print(f"formula {sum(kept_by[way] for way in plan):.0f}, measured {kept.num_bytes}")
+
+# %% [markdown]
+# ### A bug to watch
+#
+# PyTorch's own `checkpoint` has a switch, `preserve_rng_state`. A framework had turned it off, until someone trained
+# with dropout ([OLMo-core#828](https://github.com/allenai/OLMo-core/pull/828)): after 150 steps the loss was 2.49 with
+# recomputation and 2.19 without. **What does the switch change here: the loss, the gradient, or both?**
+
+# %%
+from torch.utils.checkpoint import checkpoint
+
+torch.manual_seed(0)
+x, up, down = torch.randn(64, 32), torch.randn(32, 128) / 6, torch.randn(128, 32) / 11
+
+
+def loss_and_gradient(run):
+    torch.manual_seed(7)
+    leaf = x.clone().requires_grad_()
+    loss = run(lambda x: x + dropout(gelu(x @ up), 0.1) @ down, leaf).square().mean()
+    return loss.item(), torch.autograd.grad(loss, leaf)[0]
+
+
+loss, right = loss_and_gradient(lambda layer, x: layer(x))
+for keeps in (True, False):
+    again, gradient = loss_and_gradient(
+        lambda layer, x, keeps=keeps: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=keeps)
+    )
+    off = (gradient - right).norm() / right.norm()
+    print(f"preserve_rng_state={keeps}: loss off by {again - loss}, gradient by {off:.1%}")

@@ -22,7 +22,7 @@ from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.reading.own import block_of
 from autograder.traces import Pipeline, record
 from autograder.traces.places import BACKWARD, COOLDOWN, ONE_F_ONE_B, STEADY
-from autograder.weeks.week07_pipeline import pipeline_step, reading, smallest, split_stages
+from autograder.weeks.week07_pipeline import bubble, pipeline_step, reading, smallest, split_stages
 
 
 def answer_of(folder: str, name: str) -> str:
@@ -56,6 +56,15 @@ def test_the_least_slowest_stage_is_that_of_every_way_to_cut():
 def test_eight_stages_need_64_microbatches_for_less_than_ten_per_cent():
     assert smallest.smallest(8, 10) == 64
     assert smallest.smallest(1, 5) == 1
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4, 8, 16])
+def test_the_bubble_over_the_work_is_the_formula_of_the_paper(replicas):
+    case = {"num_ranks": 32 // replicas, "num_microbatches": 128 // replicas}
+    _, share, _ = bubble.CHECK.make(case, Random(0)).expected[0]
+    assert share == pytest.approx((32 - replicas) / 128)
+    timeline = simulate(builders.one_f_one_b(*case.values()))
+    assert share == pytest.approx(timeline.idle[0] / timeline.busy[0])
 
 
 def test_one_process_is_the_mean_over_all_rows():
@@ -166,5 +175,7 @@ def test_numbers_in_the_text_are_those_of_the_functions():
     short = parse_schedule(function_of("capped", "short_warm_up", "capped")(4, 8, 2))
     assert f"{least_makespan(4, 8, 2):g} units instead of {least_makespan(4, 8, 4):g}" in text
     assert f"obeys the cap, but takes {simulate(short).makespan:g}" in text
+    eight = simulate(builders.gpipe(8, 32)).bubble
+    assert f"where your formula says {eight:.0%}" in text and 8 * (1 - eight) == pytest.approx(6.56, abs=0.01)
     busy = 1 - simulate(builders.gpipe(2, 4)).bubble
     assert f"used at M/(M+P−1) = {busy:.0%}, and the step is {2 * busy:g} times" in text

@@ -6,12 +6,12 @@ import pytest
 from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zbv
 from shardlab.pipeline_parallel.communication import MessageBatch, communicate
 from shardlab.pipeline_parallel.durations import Durations
-from shardlab.pipeline_parallel.schedule import Kind
+from shardlab.pipeline_parallel.schedule import Kind, parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 from autograder.traces import Pipeline, record
 from autograder.traces.places import INTERLEAVED
-from autograder.weeks.week08_zero_bubble import bubbles, reading, v_schedule, wins
+from autograder.weeks.week08_zero_bubble import bubbles, held, reading, v_schedule, wins
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -20,6 +20,32 @@ def test_both_bubbles_are_the_printed_formulas(seed):
         expected = bubbles.CHECK.make(case, Random(0)).expected[0]
         hops, f, i, w = (case[name] for name in bubbles.NAMES)
         assert expected == pytest.approx(((hops - 1) * (f + i + w), (hops - 1) * (f + i - w)))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 7])
+def test_postponed_weights_fill_the_places_that_1f1b_leaves_free(ranks):
+    for rank in range(ranks):
+        one, zero = held.CHECK.make(dict(zip(held.NAMES, (ranks, rank, 34, 16), strict=True)), Random(0)).expected[0]
+        assert (one, zero) == ((ranks - rank) * 34, (ranks - rank) * 34 + rank * 16)
+        assert zero <= ranks * 34  # table 2 of the paper: both peaks are p times M_B
+    assert peak_activations(zb_h1(ranks, 2 * ranks), until=Kind.W) == [ranks] * ranks
+
+
+def test_three_tries_to_place_w_save_a_tick_each():
+    """The block of section 7, and the rule for rank 1 of 3."""
+    after = "0F0 0F1 0I0 0W0 0I1 0W1", "1F0 1I0 1W0 1F1 1I1 1W1"
+    later = after[0], "1F0 1I0 1F1 1I1 1W0 1W1"
+    tries = [parse_schedule([row.split() for row in rows]) for rows in (after, later)]
+    assert [simulate(one).makespan for one in (one_f_one_b(2, 2), *tries)] == [9, 8, 7]
+    assert tries[1] == zb_h1(2, 2)
+    assert " ".join(map(str, zb_h1(3, 4)[1])) == "1F0 1F1 1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3"
+
+
+def test_the_lives_of_half_stages_are_those_of_the_table():
+    begin_to_end = [8 - 2 * stage for stage in range(4)]  # F of stage s begins at s, its I ends at 8 - s
+    by_rank = {"interleaved": [(0, 2), (1, 3)], "V": [(0, 3), (1, 2)]}
+    sums = {name: [sum(begin_to_end[s] for s in own) for own in ranks] for name, ranks in by_rank.items()}
+    assert sums == {"interleaved": [12, 8], "V": [10, 10]}
 
 
 def test_zb_h2_idles_by_the_same_letters_with_b_for_the_input():

@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Week 8 · Zero bubble (零气泡): a backward in two halves
 #
-# *2.5 hours · 2 to 4 ranks · no GPU needed*
+# *Core: about 150 minutes; optional: about 40 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
-# - [ ] **build** interleaved 1F1B, ZB-H1 and a V schedule, and split a backward into its two halves;
+# - [ ] **build** interleaved 1F1B and ZB-H1, and split a backward into its two halves;
 # - [ ] **predict** how long each one idles and how much it holds, and see it on ranks that really wait;
 # - [ ] **decide** when plain 1F1B is the better choice.
 #
@@ -43,7 +43,7 @@
 import shardlab
 import torch
 from shardlab import figures, pipeline_parallel
-from shardlab.pipeline_parallel import Durations, builders, peak_activations, run_emulated, simulate
+from shardlab.pipeline_parallel import Durations, builders, parse_schedule, peak_activations, run_emulated, simulate
 
 from autograder import check
 
@@ -110,7 +110,7 @@ figures.schedule_explorer("zb-h1", run=run_emulated)
 #
 # Now for P ranks. **`bubbles(num_ranks, forward, input_gradient, weight_gradient)`** returns how long a rank idles in
 # one step of 1F1B and of ZB-H1, for M ≥ P and W no longer than F and I. With four ranks and F = I = W = 1, the
-# answers are 9 and 3. *About 2 lines.*
+# answers are 9 and 3. These are two rows of table 2 of the zero-bubble paper (arXiv 2401.10241). *About 2 lines.*
 #
 # > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other sizes and durations, other
 # > numbers of ranks, chunks and microbatches (including fewer microbatches than ranks, where an exercise allows
@@ -183,8 +183,7 @@ check("week08.interleaved", interleaved, cases=cases)
 
 # %% [markdown]
 # What does it cost? **Predict** idle time, messages, and activations on rank 0 for v = 1, 2, 4. (Here and below, the
-# cells use the package's builder instead of yours; `parse_schedule` in `shardlab.pipeline_parallel.schedule` turns
-# your lists into a schedule of that type.)
+# cells use the package's builder instead of yours; `parse_schedule` turns your lists into a schedule of that type.)
 
 
 # %%
@@ -348,25 +347,68 @@ check("week08.hooks", weight_gradient, cases=cases)
 # %% [markdown]
 # ## 7 · ZB-H1
 #
-# Now the order. Warm up as 1F1B does, with P−1−r forwards; then alternate F and I. Where do the Ws go?
+# Keep 1F1B's warm-up, P−1−r forwards, and split every backward. Where should each W go? **By hand**, two ranks, two
+# microbatches, F = I = W = 1. Write down three tries, tick by tick:
 #
-# - Rank 0 has time between any two Is, so it does each W at once.
-# - If the last rank did each W at once, rank P−2 would wait longer for the next I. It postpones P−1 of them.
-# - In general, call each I, with the F before it if one is left, a pair. Starting with its r-th pair (counted from
-#   0), rank r does one W after each pair, oldest first, and stays r behind until the end.
-# - No rank may hold more than P activations, and it holds those of a microbatch until its **W**.
+# ```text
+# tick               0  1  2  3  4  5  6  7  8
+# 1F1B       rank 0  F0 F1 -  -  I0 W0 -  I1 W1
+#            rank 1  -  F0 I0 W0 F1 I1 W1
+# I is sent  rank 0  F0 F1 -  I0 W0 -  I1 W1
+# at once    rank 1  -  F0 I0 W0 F1 I1 W1
+# W0 waits   rank 0  F0 F1 -  I0 W0 I1 W1
+# on rank 1  rank 1  -  F0 I0 F1 I1 W0 W1
+# ```
 #
-# **By hand**, two ranks and two microbatches: rank 0, `0F0 0F1 0I0 0W0 0I1 0W1`, does each W at once. Rank 1, `1F0
-# 1I0 1F1 1I1 1W0 1W1`, has no W in its pair 0. In its pair 1 it does the oldest W, and it stays one behind until the
-# end.
+# Each try saves a tick. First, rank 0 no longer waits for rank 1's W0 after I0. Second, it no longer waits for W0 in
+# front of I1. Rank 0's own W0 delays nobody: it fills a tick in which rank 0 has to wait. Rank 1's Ws fill the end,
+# where it had nothing left to do.
+#
+# So before an awaited I, a W is harmful; later it is free. **Why not postpone every W to the end?** Memory: a rank
+# holds a microbatch's activations until its **W**. Allow each rank what 1F1B's rank 0 holds, P microbatches.
+#
+# **Now four ranks.** Right after a forward, how many microbatches of rank r wait for their I? How many of the P places
+# does this leave for postponed Ws? Answer for r = 0, 1 and 3 before you read on.
+#
+# <details><summary>Answer</summary>
+#
+# P−1−r from the warm-up and one more: P−r. That leaves r places. Rank 0 postpones none, rank 1 one, rank 3 three.
+# </details>
+#
+# The paper writes this as a formula (arXiv 2401.10241, section 2; table 2 has its largest value). A microbatch needs
+# `before_input` bytes until its I, and fewer, `before_weight`, from I to W, because I frees what W does not need.
+# **By hand**, two ranks, 5 and 3 bytes: in 1F1B, rank 0 holds 2 · 5 = 10 and rank 1 holds 5. In ZB-H1, rank 1 at tick 3
+# holds microbatch 1, just begun, and the 3 bytes that W0 needs: 5 + 3 = 8. Rank 0 still holds 10.
+#
+# **`held_bytes(num_ranks, rank, before_input, before_weight)`** returns the most bytes that a rank holds: (in 1F1B, in
+# ZB-H1), for M ≥ 2P. *About 2 lines.*
+
+
+# %% exercise="week08.held"
+def held_bytes(num_ranks, rank, before_input, before_weight):
+    """Returns the most bytes that one rank holds: (in 1F1B, in ZB-H1)."""
+    ### BEGIN SOLUTION
+    whole = (num_ranks - rank) * before_input
+    return whole, whole + rank * before_weight
+    ### END SOLUTION
+
+
+# %% check="week08.held" points=1
+sizes = {"num_ranks": 4, "before_input": 34, "before_weight": 16}
+check("week08.held", held_bytes, cases=[sizes | {"rank": rank} for rank in (0, 1, 3)])
+
+# %% [markdown]
+# **The rule follows.** Call an I, with the F before it if one is left, a pair. In its first r pairs, rank r fills its
+# places and does no W. From then on each pair needs a place, so one W, the oldest, comes after each pair. The last r Ws
+# fill the end. Check it on rank 1 of 3, M = 4, which has one forward to warm up and one place for a W:
+#
+# `1F0`, then the pairs `1F1 1I0`, `1F2 1I1 1W0`, `1F3 1I2 1W1`, `1I3 1W2`, and `1W3`.
+#
+# **By hand**, two ranks and two microbatches: the rule gives the last try again, `0F0 0F1 0I0 0W0 0I1 0W1` and
+# `1F0 1I0 1F1 1I1 1W0 1W1`.
 #
 # **`zb_h1(num_ranks, num_microbatches)`** returns the lists of strings, with letters F, I, W, of a step that takes no
 # longer than this one at F = I = W. M may be smaller than P. *About 12 lines.*
-#
-# <details><summary>Hint: rank 1 of 3, M = 4</summary>
-#
-# `1F0 1F1 1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3`
-# </details>
 
 
 # %% exercise="week08.zb-h1"
@@ -514,89 +556,7 @@ layout = Pipeline(world=2, tp=1, pp=2, chunks=2, microbatches=4, s=3, b=1, h=8)
 print(record(layout, 0, places.INTERLEAVED))
 
 # %% [markdown]
-# ## 10 · Challenge: half the memory, little bubble
-#
-# In a **V**, rank r holds stage r on the way down and stage 2P−1−r on the way up. The last rank sends a microbatch
-# back up without a message, and the loss is computed on rank 0, which can start its I early. A chunk is half a stage,
-# so its activations count half.
-#
-# **By hand**, two ranks: rank 0 holds stages 0 and 3, rank 1 holds stages 1 and 2. A single microbatch runs `0F0` on
-# rank 0, `1F0 2F0` on rank 1, `3F0 3I0` on rank 0, `2I0 1I0` on rank 1 and `0I0` on rank 0: eight ticks, four on each
-# rank. Each of its four Ws may come at any time after its I. Each rank holds at most two half activations, one per
-# chunk.
-#
-# **`v_schedule(num_ranks, num_microbatches, max_activations)`** returns the lists of strings (F, I, W) of such a
-# schedule. A rank holds each activation from F to W, and at most `max_activations` at a time. Every pass takes 1
-# unit; there are 2 to 4 ranks, and M ≥ 2P.
-#
-# - `max_activations = 2P`, the memory of 1F1B: **ZBV**. The step takes 6M + P − 1. (In the paper's order, no rank
-#   waits within its own span either.)
-# - `max_activations = P + 2`, about half: idle no longer than interleaved 1F1B, which idles 3(P−1) and holds nearly
-#   twice as much. The step takes at most 6M + 3(P−1). (V-Half's own order idles 5 on four ranks.)
-#
-# One way, *about 20 lines*: simulate a clock. At each tick, every rank takes the first pass on its *wish list* that
-# is ready. The given `needed("F", stage, microbatch, num_stages)` lists, as strings, the passes that must be done
-# before. How should you order the wishes? When must an F wait although its input has arrived? If no rank finds a pass
-# in a tick, the rule is stuck: raise an error.
-
-
-# %% exercise="week08.v-schedule"
-def needed(kind, stage, m, num_stages):
-    """Given. Lists the passes that must be done before this one, such as ["1F3"] before 2F3."""
-    if kind == "F":
-        return [f"{stage - 1}F{m}"] if stage > 0 else []
-    if kind == "W":
-        return [f"{stage}I{m}"]
-    return [f"{stage}F{m}"] + ([f"{stage + 1}I{m}"] if stage < num_stages - 1 else [])
-
-
-def v_schedule(num_ranks, num_microbatches, max_activations):
-    """Returns a V of two chunks per rank that holds at most max_activations half-size activations from F to W."""
-    ### BEGIN SOLUTION
-    stages, done = 2 * num_ranks, set()
-    begun = {(kind, stage): 0 for kind in "FIW" for stage in range(stages)}
-    lanes = [[] for _ in range(num_ranks)]
-    while len(done) < 3 * stages * num_microbatches:
-        tick = []
-        for rank, lane in enumerate(lanes):
-            down, up = rank, stages - 1 - rank
-            room = max_activations - sum(("F" in slot) - ("W" in slot) for slot in lane)
-            wishes = [("F", up)] * (room > 0) + [("F", down)] * (room > 1)  # keep one place free for the way up
-            wishes += [("I", up), ("I", down), ("W", up), ("W", down)]
-            open_wishes = [(*wish, begun[wish]) for wish in wishes if begun[wish] < num_microbatches]
-            found = next((one for one in open_wishes if done.issuperset(needed(*one, stages))), None)
-            if found:
-                kind, stage, m = found
-                begun[kind, stage] += 1
-                tick.append(f"{stage}{kind}{m}")
-                lane.append(tick[-1])
-        done.update(tick)
-    return lanes
-    ### END SOLUTION
-
-
-# %% check="week08.v-schedule" points=3
-cases = []
-for p, m in [(4, 8), (3, 7), (3, 8)]:
-    sizes = {"num_ranks": p, "num_microbatches": m}
-    cases.append(sizes | {"max_activations": 2 * p, "part": "ZBV"})
-    cases.append(sizes | {"max_activations": p + 2, "part": "half"})
-check("week08.v-schedule", v_schedule, cases=cases)
-
-# %% [markdown]
-# Memory against time, on four ranks. Try bounds in between with your own schedule.
-
-# %%
-names = ["zbv", "v-half", "v-min"]
-for name in names:
-    schedule = builders.BUILDERS[name](4, 8)
-    held, idle = max(peak_activations(schedule, until=pipeline_parallel.Kind.W)), simulate(schedule).idle[0]
-    print(f"{name}: {held} half activations, idle {idle:g} of {simulate(schedule).makespan:g}")
-figure, ax = figures.new_axes(8, 2.6)
-figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Half"))
-
-# %% [markdown]
-# ## 11 · Interview: when does 1F1B win?
+# ## 10 · Interview: when does 1F1B win?
 #
 # Splitting is not free. It takes two launches and keeps the graph between them; with recomputation, *both* halves
 # repeat the forward. Say that I + W takes `extra` seconds longer than B for every microbatch. You pay for the bubble
@@ -650,7 +610,7 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 12 · Recap
+# ## 11 · Recap
 #
 # <details><summary>Which half of a backward can wait, and until when?</summary>
 #
@@ -667,7 +627,7 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 # Measured by what: the rank's own span or the makespan? And with how many activations?
 # </details>
 #
-# ## 13 · Take away
+# ## 12 · Take away
 #
 # > **One.** Other ranks wait only for I. W can fill the bubble with useful work.
 #
@@ -676,14 +636,130 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 # > **Three.** If you compute gradients outside autograd's own backward, you must also do what its hooks would have
 # > done.
 #
-# ## 14 · Going further
+# ## 13 · Going further
 #
-# - Qi et al., *Zero Bubble Pipeline Parallelism*, arXiv 2401.10241. Look for: table 2 with both bubbles, and how
-#   ZB-H2 lets the optimizer proceed before all ranks have synchronized.
+# - Qi et al., *Zero Bubble Pipeline Parallelism*, arXiv 2401.10241. Look for: ZB-H2 in table 2 and figure 3, and how it
+#   lets the optimizer proceed before all ranks have synchronized.
 # - Qi et al., *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: the building block, and why
 #   its length is its memory.
 # - Narayanan et al., arXiv 2104.04473. Look for: where interleaving costs more than it saves.
+
+# %% [markdown]
+# ## Optional · Half the memory with a V
 #
-# **An experiment, not graded.** Set `Durations(message=0.1)`: which schedule suffers most, and does ZBV still beat
+# ### What a V changes
+#
+# In ZB-H1, rank 0 waits longest for its I, because the loss is at the other end. Cut each stage in half, so that a pass
+# takes half as long, and place the halves differently.
+#
+# **By hand**, two ranks, four half stages, one microbatch, F and I only. Count the ticks from the F of a stage to the
+# end of its I; this is how long its activation lives:
+#
+# | placement | rank 0 | lives | rank 1 | lives | loss on |
+# |---|---|---|---|---|---|
+# | interleaved (section 4) | stages 0 and 2 | 8 + 4 = 12 | stages 1 and 3 | 6 + 2 = 8 | rank 1 |
+# | V | stages 0 and 3 | 8 + 2 = 10 | stages 1 and 2 | 6 + 4 = 10 | rank 0 |
+
+# %%
+interleaved_lists = "0F0 2F0 2I0 0I0 0W0 2W0", "1F0 3F0 3I0 1I0 1W0 3W0"
+v_lists = "0F0 3F0 3I0 0I0 0W0 3W0", "1F0 2F0 2I0 1I0 1W0 2W0"
+pair = ("interleaved", interleaved_lists), ("V", v_lists)
+rows = [(name, parse_schedule([slots.split() for slots in lists])) for name, lists in pair]
+figure, axes = figures.new_rows(7, 3.4, 2)
+figures.show(figure, figures.draw_timelines(axes, rows, marks=figures.Marks(trace=0)))
+
+# %% [markdown]
+# In the V, the longest life shares a rank with the shortest, so every rank needs the same memory. The last rank does
+# not end the trip: it turns around, passing its microbatch to itself without a message. The loss is on rank 0, which
+# can start its I at once.
+#
+# ### Challenge: half the memory, little bubble
+#
+# In general, rank r holds stage r on the way down and stage 2P−1−r on the way up. A chunk is half a stage, so its
+# activations count half.
+#
+# **`v_schedule(num_ranks, num_microbatches, max_activations)`** returns the lists of strings (F, I, W) of such a
+# schedule. A rank holds each activation from F to W, and at most `max_activations` at a time. Every pass takes 1
+# unit; there are 2 to 4 ranks, and M ≥ 2P.
+#
+# - `max_activations = 2P`, the memory of 1F1B: **ZBV**. The step takes 6M + P − 1. (In the paper's order, no rank
+#   waits within its own span either.)
+# - `max_activations = P + 2`, about half: idle no longer than interleaved 1F1B, which idles 3(P−1) and holds nearly
+#   twice as much. The step takes at most 6M + 3(P−1). (V-Half's own order idles 5 on four ranks.)
+#
+# One way, *about 20 lines*: simulate a clock. At each tick, every rank takes the first pass on its *wish list* that
+# is ready. The given `needed("F", stage, microbatch, num_stages)` lists, as strings, the passes that must be done
+# before. If no rank finds a pass in a tick, the rule is stuck: raise an error.
+#
+# How should you order the wishes? Ask what nobody waits for (section 7), and what must happen before a microbatch can
+# free anything at all. When must an F wait although its input has arrived? Fill rank 0's places with stage 0 alone:
+# what can no longer happen?
+#
+# <details><summary>Hint: the first wish</summary>
+#
+# The F on the way up. No activation of a microbatch is freed before it has reached the last stage. An F on the way
+# down needs two free places, so that one is left for the way up. W comes last.
+# </details>
+
+
+# %% exercise="week08.v-schedule"
+def needed(kind, stage, m, num_stages):
+    """Given. Lists the passes that must be done before this one, such as ["1F3"] before 2F3."""
+    if kind == "F":
+        return [f"{stage - 1}F{m}"] if stage > 0 else []
+    if kind == "W":
+        return [f"{stage}I{m}"]
+    return [f"{stage}F{m}"] + ([f"{stage + 1}I{m}"] if stage < num_stages - 1 else [])
+
+
+def v_schedule(num_ranks, num_microbatches, max_activations):
+    """Returns a V of two chunks per rank that holds at most max_activations half-size activations from F to W."""
+    ### BEGIN SOLUTION
+    stages, done = 2 * num_ranks, set()
+    begun = {(kind, stage): 0 for kind in "FIW" for stage in range(stages)}
+    lanes = [[] for _ in range(num_ranks)]
+    while len(done) < 3 * stages * num_microbatches:
+        tick = []
+        for rank, lane in enumerate(lanes):
+            down, up = rank, stages - 1 - rank
+            room = max_activations - sum(("F" in slot) - ("W" in slot) for slot in lane)
+            wishes = [("F", up)] * (room > 0) + [("F", down)] * (room > 1)  # keep one place free for the way up
+            wishes += [("I", up), ("I", down), ("W", up), ("W", down)]
+            open_wishes = [(*wish, begun[wish]) for wish in wishes if begun[wish] < num_microbatches]
+            found = next((one for one in open_wishes if done.issuperset(needed(*one, stages))), None)
+            if found:
+                kind, stage, m = found
+                begun[kind, stage] += 1
+                tick.append(f"{stage}{kind}{m}")
+                lane.append(tick[-1])
+        done.update(tick)
+    return lanes
+    ### END SOLUTION
+
+
+# %% check="week08.v-schedule" points=3 optional=true
+cases = []
+for p, m in [(4, 8), (3, 7), (3, 8)]:
+    sizes = {"num_ranks": p, "num_microbatches": m}
+    cases.append(sizes | {"max_activations": 2 * p, "part": "ZBV"})
+    cases.append(sizes | {"max_activations": p + 2, "part": "half"})
+check("week08.v-schedule", v_schedule, cases=cases)
+
+# %% [markdown]
+# Memory against time, on four ranks. Try bounds in between with your own schedule.
+
+# %%
+names = ["zbv", "v-half", "v-min"]
+for name in names:
+    schedule = builders.BUILDERS[name](4, 8)
+    held, idle = max(peak_activations(schedule, until=pipeline_parallel.Kind.W)), simulate(schedule).idle[0]
+    print(f"{name}: {held} half activations, idle {idle:g} of {simulate(schedule).makespan:g}")
+figure, ax = figures.new_axes(8, 2.6)
+figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Half"))
+
+# %% [markdown]
+# ### An experiment, not graded
+#
+# Set `Durations(message=0.1)`: which schedule suffers most, and does ZBV still beat
 # ZB-H1? Then try `builders.greedy(4, 8)`, which is greedy for I and slower than ZB-H1. Draw it and find the W that
 # came too early.

@@ -16,7 +16,18 @@ from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.permutation import rows_by_expert
 
 from autograder.authoring.course import ROOT
-from autograder.weeks.week11_moe import _shared, active, balance, bill, fifty_steps, flow, layer, router
+from autograder.weeks.week11_moe import (
+    _shared,
+    active,
+    balance,
+    bill,
+    fifty_steps,
+    flow,
+    flow_more,
+    latent,
+    layer,
+    router,
+)
 from autograder.weeks.week11_moe.reading import READING
 
 
@@ -124,8 +135,8 @@ def test_own_counts_punish_a_perfect_router_of_the_page():
 @pytest.mark.parametrize("seed", range(3))
 def test_the_reference_of_a_step_is_the_loss_added(seed):
     """The mean over microbatches of task loss plus coefficient times balance loss, using the package's loss."""
-    case = flow.CHECK.public[0] | {"microbatches": 2}
-    task = flow.CHECK.make(case, Random(seed))
+    case = flow_more.CHECK.public[0] | {"microbatches": 2}
+    task = flow_more.CHECK.make(case, Random(seed))
     first, second = (task.inputs[rank]["args"] for rank in (0, 1))
     leaf, scales, k, coefficient = first[2].clone().requires_grad_(), *first[3:]
     total = torch.zeros(())
@@ -138,6 +149,20 @@ def test_the_reference_of_a_step_is_the_loss_added(seed):
         total = total + ((y - target).square().mean() + coefficient * balanced) / 2
     (gradient,) = torch.autograd.grad(total, leaf)
     torch.testing.assert_close(gradient, task.expected[0]["the gradient of the router"], rtol=1e-4, atol=1e-6)
+
+
+def test_one_rank_and_one_microbatch_of_the_mesh_is_the_first_bug_hunt():
+    task = flow.CHECK.make(flow.CHECK.public[1], Random(0))
+    x, target, *rest = task.inputs[0]["args"]
+    expected = flow_more.one_process([x], [target], *rest)
+    for name in ("the gradient of the router", "the gradient of the experts"):
+        torch.testing.assert_close(task.expected[0][name], expected[name])
+
+
+def test_latent_attention_of_the_page_by_hand():
+    assert latent.expected(latent.BY_HAND) == [8, 20, 100, 48]
+    assert latent.expected(latent.DEEPSEEK_V3) == [1152, 81_920, 186_888, 51_840]
+    assert 2.25 * 2 * 128 * 2 == 1152  # as grouped-query attention with 2.25 groups
 
 
 def test_skewed_routers_are_skewed_and_luck_is_below_the_target():

@@ -14,12 +14,12 @@
 # %% [markdown]
 # # Week 11 · Mixture of experts (混合专家): each token uses part of the model
 #
-# *3 hours · 1 to 4 ranks · no GPU needed*
+# *Core: about 120 minutes; optional: about 70 · 1 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
 # - [ ] **build** a layer of experts: choose, drop, sort, compute and sort back, with all gradients right;
-# - [ ] **balance** a router with a loss or a bias, with the same result on one rank or many;
+# - [ ] **balance** a router with a loss or a bias, and show that the loss reaches the router's weights;
 # - [ ] **explain** the costs of a model with 671 billion parameters, of which a token uses 37 billion.
 #
 # **Before you start**, answer three questions for yourself.
@@ -44,7 +44,7 @@ from math import ceil, pi, sqrt
 
 import torch
 import torch.distributed as dist
-from shardlab import alive, costs, figures, model, run
+from shardlab import alive, costs, figures, meter, model, run
 
 from autograder import check
 
@@ -69,9 +69,8 @@ bars = {name: 2 * number for name, number in weights.items()} | {
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
-# All 671 billion weights can learn, for the FLOPs of 37 billion. The price is that nothing fixes in advance how many
-# tokens an expert gets. That is the topic of this week. Each model stays on one device; next week the experts move to
-# different ranks.
+# All 671 billion weights can learn, for the FLOPs of 37 billion. But nothing fixes in advance how many tokens an
+# expert gets. Each model stays on one device; next week the experts move to different ranks.
 #
 # ## 2 · The picture first
 #
@@ -118,14 +117,13 @@ def draw_map(k, factor=None, bias_steps=0, nodes=4):
 draw_map(k=2)
 
 # %% [markdown]
-# This router was not trained to prefer any expert. But its weights are random, so it has preferences, and text is not
-# random: frequent characters occur again and again. The dashed line is the mean.
+# This router was not trained to prefer any expert. But its weights are random, and frequent characters occur again
+# and again. The dashed line is the mean.
 #
-# An expert is a matrix product with a fixed buffer in memory and, soon, on another GPU. So the number of its tokens
-# may be limited to a **capacity** (容量) of `factor` times the even share. Choices beyond it are **dropped** (丢弃,
-# shown as a cross): that expert adds nothing to the token. The second picture has factor 1. In the third, a **bias**
-# (偏置), adjusted for 50 steps, is added to each expert's scores. **Why does it still drop so many, although the bars
-# are nearly even?**
+# An expert's tokens may be limited to a **capacity** (容量) of `factor` times the even share. Choices beyond it are
+# **dropped** (丢弃, a cross): that expert adds nothing to the token. The second picture has factor 1. In the third, a
+# **bias** (偏置), adjusted for 50 steps, is added to each expert's scores. **Why does it still drop so many, although
+# the bars are nearly even?**
 
 # %%
 draw_map(k=2, factor=1.0)
@@ -133,12 +131,10 @@ draw_map(k=2, factor=1.0, bias_steps=50)
 
 
 # %% [markdown]
-# Each rank keeps only two rows per expert from its own 16 tokens. A load that is even over 64 tokens need not be even
-# over 16.
+# Each rank keeps two rows per expert from its own 16 tokens. A load that is even over 64 need not be even over 16.
 #
-# Now move the sliders. `nodes` is the number of nodes that a token may use, out of four with four adjacent experts
-# each; a limit means that fewer copies are sent (week 12). **Which slider improves the balance most, and which does
-# not affect it?**
+# Now move the sliders. A token may use `nodes` of four nodes with four adjacent experts each (week 12). **Which slider
+# improves the balance most, and which does not affect it?**
 
 
 # %% tags=["interactive"]
@@ -151,7 +147,7 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 # <details><summary>Answer</summary>
 #
 # The bias helps most. A larger k also helps, because second choices spread. The capacity has no effect: it drops
-# choices, but does not change which experts were chosen.
+# choices that were made.
 # </details>
 #
 # ## 3 · Even a perfect router drops
@@ -225,8 +221,7 @@ for experts, k in ((64, 6), (256, 8)):
 
 # %% [markdown]
 # So **chance alone fills the fullest of 256 experts to about 1.25 times the mean**, with 128 rows on average. A
-# router that is fair on average cannot do better. A capacity *factor* of 1.25 costs such a router almost nothing; the
-# untrained router of section 2 would lose much more.
+# capacity *factor* of 1.25 costs a fair router almost nothing; the untrained one of section 2 would lose much more.
 #
 # ## 4 · A router
 #
@@ -242,12 +237,12 @@ for experts, k in ((64, 6), (256, 8)):
 # | sigmoid, bias `[0, 0, .4, 0]` | 4/5, 2/3, **.9**, 1/2 | **experts 2 and 0:** 1/2, 4/5 | 5/13, 8/13 |
 #
 # The last row is DeepSeek-V3's router: the bias affects the choice but not the weight (arXiv 2408.15664). Mixtral's
-# is the renormalized softmax, which equals a softmax of the k largest logits. Choosing has no gradient, so **the
-# router learns only through the weight**. That is why the layer multiplies each expert's output by it.
+# is the renormalized softmax. Choosing has no gradient, so **the router learns only through the weight**, by which the
+# layer multiplies each expert's output.
 #
 # <details><summary>With k = 1 and renormalized weights, what is the gradient of the router?</summary>
 #
-# Zero: the weight is 1 for any logits. Switch Transformers, with k = 1, multiplies by the softmax itself.
+# Zero: the weight is always 1. Switch Transformers, with k = 1, uses the softmax itself.
 # </details>
 #
 # **`choose(logits, bias, k, score, renormalise)`** returns each token's k experts, int64, and their weights. Scores
@@ -296,20 +291,16 @@ check("week11.router", router_step, cases=cases)
 # (行). Expert 1 has three of them and does one matrix product with three rows. With a capacity of two, it drops
 # choice 4, the last one in the queue, or, *by score*, the one of the three with the smallest weight.
 #
-# Sorting is called **permute** (重排), and adding the weighted rows back to their tokens is called **unpermute**.
-# Apart from the weights, each is the backward of the other.
-#
-# Then compute the output. Let "expert" e simply multiply by e + 1, let x be `[1, 10, 100]` and all weights 0.5, with
-# no capacity and no shared expert. Rows `[1 | 1 10 100 | 10 100]` become `[1 | 2 20 200 | 30 300]`, and times 0.5
-# they are `[.5 | 1 10 100 | 15 150]`. Adding them to their tokens 0, 0, 1, 2, 1, 2 gives y = `[1.5, 25, 250]`. (In
-# PyTorch, `index_add` does this addition, and a stable `argsort` does the sorting.)
+# Sorting is called **permute** (重排), and adding the weighted rows back to their tokens **unpermute**. Let "expert" e
+# multiply by e + 1, let x be `[1, 10, 100]` and all weights 0.5, without a capacity. Rows `[1 | 1 10 100 | 10 100]`
+# become `[1 | 2 20 200 | 30 300]`, and times 0.5 `[.5 | 1 10 100 | 15 150]`. Adding them to their tokens 0, 0, 1, 2,
+# 1, 2 gives y = `[1.5, 25, 250]`. (A stable `argsort` sorts, and `index_add` adds.)
 #
 # **`kept(experts, weights, rows, by_score)`** returns which choices to keep, bool `[T, k]`. **`moe_layer`** returns
 # the shared expert's output, plus weight times expert output for each choice that is kept. An MLP is `gelu(x @ up) @
-# down`. There are two requirements. Compute each expert only on *its* rows (the check measures memory: all experts on
-# all tokens keep E/k times as much). And every weight must get a gradient, of zeros if its expert has no rows or the
-# batch has no tokens. (A product with 0 rows is legal in PyTorch, and its backward gives zeros.) Next week you will
-# see which rank waits for which if it does not. *About 18 lines in all.*
+# down`. Compute each expert only on *its* rows (the check measures memory). And every weight must get a gradient, of
+# zeros if its expert has no rows or the batch has no tokens. (A product with 0 rows is legal in PyTorch, and its
+# backward gives zeros.) Next week you will see which rank waits if it does not. *About 18 lines in all.*
 
 
 # %% exercise="week11.layer"
@@ -384,7 +375,7 @@ for layer in (dense_layer, moe_layer):
     print(f"{layer.__name__:11}: {held.peak / 2**20:6.1f} MiB, the first numbers {outputs[-1][0, :3].tolist()}")
 
 # %% [markdown]
-# The ratio is not quite E/k = 16, because both also hold the shared expert, rows and outputs.
+# The ratio is below E/k = 16: both also hold the shared expert, rows and outputs.
 #
 # ## 6 · Two ways to balance
 #
@@ -394,15 +385,15 @@ for layer in (dense_layer, moe_layer):
 # > **auxiliary loss** (辅助损失) = E · Σ shareₑ · meanₑ = 2 · (3/4 · 0.6 + 1/4 · 0.4) = **1.1**
 #
 # It is 1 if the load is even and E if one expert takes everything (Switch Transformers, arXiv 2101.03961, equations 4
-# to 6). The share is a count and has no gradient; the mean does. The price is that the loss pushes *every* token away
-# from expert 0, even those that need it. It is added to the training loss with a small coefficient; Switch uses 0.01.
+# to 6). The share is a count and has no gradient; the mean does. So the loss pushes *every* token away from expert 0,
+# even those that need it. It is added to the training loss with a small coefficient; Switch uses 0.01.
 #
 # **A bias, by hand.** With loads `[6, 4, 2]` and mean 4, the bias moves by `[−u, 0, +u]`, once per step, without a
 # gradient or a loss (arXiv 2408.15664, algorithm 1; DeepSeek-V3 uses u = 0.001).
 #
 # **`balance_loss(scores, experts)`** divides each token's scores by their sum (sigmoids do not add up to 1) and
-# returns the loss. **`moved_bias(bias, load, rate)`** returns the new bias; `load` is int64. Some cases have counts
-# above 2²⁵, so compute in integers. In bf16, counts around 40,000 were rounded so much that a sign flipped
+# returns the loss. **`moved_bias(bias, load, rate)`** returns the new bias. Some loads are above 2²⁵, so compute in
+# integers: in bf16, counts around 40,000 flipped a sign
 # ([Megatron-LM#7081](https://github.com/NVIDIA/Megatron-LM/pull/7081)). *About 3 lines each.*
 
 
@@ -440,15 +431,28 @@ check("week11.balance", loss_step, moved_bias, cases=cases)
 # %% [markdown]
 # ## 7 · Bug hunt: a loss without a gradient
 #
-# A layer deep inside a model cannot add to the training loss. So it attaches its own loss to its output, with a
-# Function that returns y unchanged and whose backward also sends a gradient of 1 into the loss, as if it had been
-# added. In [Automodel#1408](https://github.com/NVIDIA-NeMo/Automodel/issues/1408) this was
+# A layer cannot add to the training loss. So it attaches its own loss to its output, with a Function that returns y
+# unchanged and whose backward sends a gradient of 1 into the loss, as if it had been added. In
+# [Automodel#1408](https://github.com/NVIDIA-NeMo/Automodel/issues/1408) this was
 #
 # ```python
 # MoEAuxLossAutoScaler.apply(weights, aux_loss * weights.shape[0])
 # ```
 #
-# **Before you run the cell: which three things are wrong with this line?**
+# **Which three things are wrong with this line?** Write them down before you open the answer.
+#
+# <details><summary>Three mistakes</summary>
+#
+# The return value is thrown away, so no gradient flows. The loss is multiplied by the number of tokens. There is no
+# coefficient. The first mistake hides the other two.
+# </details>
+#
+# **By hand.** Let y = 3, let the attached loss be 2, and let the training loss be y². The Function returns 3. Its
+# backward receives 2y = 6, and returns 6 for y and 1 for the attached loss. If only the first mistake is fixed, with
+# 64 tokens and coefficient 0.01, the loss's gradient is 64/0.01 = 6,400 times too large; the issue estimates 180,000.
+#
+# **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of` with your `balance_loss` attached,
+# times the coefficient. `flow_step` is given. *About 4 lines.*
 
 
 # %%
@@ -459,18 +463,50 @@ def layer_of(x, router, scales, k):
     return (weights.unsqueeze(-1) * scales[experts]).sum(1) * x, scores, experts
 
 
-class Scaler(torch.autograd.Function):
-    """Returns y; the backward also sends a gradient of 1 into the loss."""
+# %% exercise="week11.flow"
+class WithLoss(torch.autograd.Function):
+    """Returns y; the backward also sends a gradient of 1 into `loss`, a scalar."""
 
     @staticmethod
     def forward(ctx, y, loss):
+        ### BEGIN SOLUTION
         return y.view_as(y)
+        ### END SOLUTION
 
     @staticmethod
     def backward(ctx, gradient):
+        ### BEGIN SOLUTION
         return gradient, torch.ones(())
+        ### END SOLUTION
 
 
+def balanced_layer(x, router, scales, k, coefficient):
+    """Returns y [T, H] of `layer_of` with coefficient times the balance loss attached."""
+    ### BEGIN SOLUTION
+    y, scores, experts = layer_of(x, router, scales, k)
+    return WithLoss.apply(y, coefficient * balance_loss(scores, experts))
+    ### END SOLUTION
+
+
+def flow_step(x, target, router, scales, k, coefficient):
+    """Given. Returns the output, and the gradients of router and experts."""
+    router, scales = (one.clone().requires_grad_() for one in (router, scales))
+    y = balanced_layer(x, router, scales, k, coefficient)
+    (y - target).square().mean().backward()
+    return y.detach(), router.grad, scales.grad
+
+
+# %% check="week11.flow" points=2
+one = {"tokens": 12, "experts": 4, "hidden": 4, "k": 1, "coefficient": 0.5}
+more = {"tokens": 30, "experts": 6, "hidden": 5, "k": 2, "coefficient": 0.25}
+check("week11.flow", flow_step, cases=[one, more])
+
+# %% [markdown]
+# **Measure the bug.** How large is the loss's part of the router's gradient, with the line as found, and with only
+# its first mistake fixed?
+
+
+# %%
 def asked_for(way, coefficient=0.01, tokens=64):
     """The norm of the balance loss's part of the router's gradient."""
     torch.manual_seed(1)
@@ -478,8 +514,8 @@ def asked_for(way, coefficient=0.01, tokens=64):
     y, scores, experts = layer_of(x, router, torch.ones(8, 4), 2)
     loss = balance_loss(scores, experts)
     if way == "as found":
-        Scaler.apply(y, loss * tokens)
-    y = Scaler.apply(y, loss * tokens) if way == "returned" else y
+        WithLoss.apply(y, loss * tokens)
+    y = WithLoss.apply(y, loss * tokens) if way == "returned" else y
     total = 0 * y.sum() + (coefficient * loss if way == "added" else 0)
     return torch.autograd.grad(total, router)[0].norm().item()
 
@@ -488,22 +524,134 @@ for way in ("added", "as found", "returned"):
     print(f"{way:9}: {asked_for(way) / asked_for('added'):6.0f} times what it should be, with 64 tokens")
 
 # %% [markdown]
-# First, the return value is thrown away, so the gradient is zero. Second, the loss is multiplied by the number of
-# tokens. Third, there is no coefficient. If you fix only the first, the gradient is tokens/coefficient times too
-# large: 6,400 times here; the issue estimates 180,000. The first mistake hid the others. Here are three more, with
-# their sources:
+# Three more mistakes appear only with several microbatches or ranks: see the first optional exercise.
+
+# %% [markdown]
+# ## 8 · Interview: active against total parameters
+#
+# **`parameters(…)`** returns two numbers: all parameters, and the **active** (激活) parameters, which a token uses.
+# Count an embedding and an output of V · h each; `attention` weights in each layer, including norms; in
+# `dense_layers`, a gated MLP of width ffn; in the other layers, a router (h · E) and gated experts of width
+# expert_ffn: `experts` routed ones, of which a token visits k, and `shared` ones. A gated MLP has three matrices.
+# Count the whole router and embedding as active.
+#
+# **By hand.** Two layers, one of them dense, h = 2, V = 10, attention 16, ffn 8; 4 experts of width 3, k = 1, one
+# shared. Embedding and output have 2 · 10 · 2 = 40 parameters, attention 2 · 16 = 32, the dense MLP 3 · 2 · 8 = 48,
+# the router 2 · 4 = 8, each expert 3 · 2 · 3 = 18. The total is 128 + 5 · 18 = **218**, of which 128 + 2 · 18 =
+# **164** are active. *About 4 lines.*
+
+
+# %% exercise="week11.active"
+def parameters(layers, dense_layers, hidden, attention, ffn, expert_ffn, experts, k, shared, vocab):
+    """Returns [all parameters, active parameters]."""
+    ### BEGIN SOLUTION
+    moe_layers, each = layers - dense_layers, 3 * hidden * expert_ffn
+    around = 2 * vocab * hidden + layers * attention + dense_layers * 3 * hidden * ffn + moe_layers * hidden * experts
+    return [around + moe_layers * (routed + shared) * each for routed in (experts, k)]
+    ### END SOLUTION
+
+
+# %% check="week11.active" points=1
+mixtral = {"layers": 32, "dense_layers": 0, "hidden": 4096, "attention": 41_951_232, "ffn": 0, "expert_ffn": 14_336}
+deepseek = {"layers": 61, "dense_layers": 3, "hidden": 7168, "attention": 187_121_664, "ffn": 18_432}
+mixtral |= {"experts": 8, "k": 2, "shared": 0, "vocab": 32_000}
+deepseek |= {"expert_ffn": 2048, "experts": 256, "k": 8, "shared": 1, "vocab": 129_280}
+check("week11.active", parameters, cases=[mixtral, deepseek])
+
+# %% [markdown]
+# The published numbers are 47 and 13 billion for Mixtral 8x7B (arXiv 2401.04088), and 671 and 37 billion for
+# DeepSeek-V3 (arXiv 2412.19437). Yours is slightly larger for DeepSeek-V3, because you count the whole embedding. (16
+# bytes of states per parameter, with gradients in bf16, as in week 3.)
+
+# %%
+h100 = costs.find_accelerator("h100")
+for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
+    total, active = parameters(**sizes)
+    rows = 1e6 * sizes["k"] / sizes["experts"]
+    print(f"{name:12} {total / 1e9:5.1f} billion, active {active / 1e9:4.1f}: {total / active:4.1f} times as many")
+    print(f"{'':12} training: {6 * active / 1e9:.0f} GFLOP per token, {16 * total / 1e12:.2f} TB of states,", end=" ")
+    print(f"{ceil(16 * total / h100.memory_bytes)} GPUs to hold them; of 1M tokens an expert gets {rows:,.0f}")
+
+# %% [markdown]
+# Now write the answer you would give, in five to eight sentences: which costs of DeepSeek-V3 are those of a model
+# with 37 billion parameters, and which are those of one with 671 billion? Why is "8x7B" neither 56 nor 14 billion?
+# What happens to the advantage with a batch of 64 tokens in inference? What does an unbalanced router cost, and which
+# of this week's two remedies would you choose, and why?
+
+# %% [markdown] manual="week11.interview" points=2
+# ### BEGIN SOLUTION
+# FLOPs follow the active parameters: 225 GFLOP per
+# token in training, like a dense model of 37.6 billion, an eighteenth of a dense one of 671. Memory follows all
+# parameters: 10.7 TB of weights, gradients and optimizer states, 125 GPUs just to hold them. So do checkpoints, and the
+# gradient traffic between replicas of the experts. Each expert sees k/E, a 32nd, of the tokens, so its matrix products
+# are thin unless the batch is large.
+#
+# In "8x7B", only the MLPs exist eight times; attention and embedding are shared: 46.7 billion in total, 12.9 active.
+#
+# With 64 tokens and k = 8 of 256, nearly every expert gets some token: (1 − 1/32)^64 = 13% get none. So most weights
+# are read from memory for one or two rows each, and reading them, not the active FLOPs, determines the time.
+#
+# With an unbalanced router, everything waits for the fullest expert: a ratio of 2 doubles the experts' time, or drops
+# tokens. I would choose the bias, because no gradient disturbs the model, and it needs only E counts per layer and
+# step; I would add a very small loss per sequence, as DeepSeek-V3 does. Chance sets the floor: 1.25 at 128 rows per
+# expert.
+#
+# Full marks: FLOPs by active and memory by total parameters, both with numbers; the shared parts of 8x7B; reading
+# weights at small batches; the fullest expert; a remedy with its reason.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 9 · Recap
+#
+# <details><summary>How does a router learn, although choosing has no gradient?</summary>
+#
+# The layer multiplies each expert's output by its weight, and the weight is the router's score.
+# </details>
+#
+# <details><summary>A uniform router, 64 rows per expert, capacity factor 1: what fraction is dropped?</summary>
+#
+# 1/√(2π · 64) = 5%.
+# </details>
+#
+# <details><summary>The loss falls. Does the balance loss reach the router?</summary>
+#
+# You cannot tell from the loss. Compare the router's gradient with that of a loss that you add yourself.
+# </details>
+#
+# ## 10 · Take away
+#
+# > **One.** A token uses part of the model: FLOPs follow the active parameters, memory follows all of them.
+#
+# > **Two.** Balance is never free and never perfect: chance alone fills one of 256 experts 25% above the mean.
+#
+# > **Three.** An auxiliary loss can be missing, or a thousand times too strong, and training still runs. Compare its
+# > gradient.
+#
+# ## 11 · Going further
+#
+# - Fedus et al., *Switch Transformers*, arXiv 2101.03961. Look for: why k = 1 is enough, and equations 4 to 6.
+# - Dai et al., *DeepSeekMoE*, arXiv 2401.06066. Look for: why many small experts, and why a shared one.
+# - Wang et al., *Auxiliary-Loss-Free Load Balancing*, arXiv 2408.15664. Look for: algorithm 1, and the sign.
+#
+# **Next week** the experts move to different ranks. Rows are sent in the order in which you sorted them, an expert
+# without rows becomes a rank that must still take part, and the fullest expert a GPU that everyone waits for.
+
+# %% [markdown]
+# ## Optional · Every mesh, fifty steps, and latent attention
+#
+# ### Bug hunt: another mesh, another model
+#
+# Three more mistakes with an attached loss, with their sources:
 #
 # - **once per microbatch** (微批次): M microbatches give M losses, and nobody divided the sum
 #   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor contained the microbatch size
 #   ([Megatron-LM#5798](https://github.com/NVIDIA/Megatron-LM/pull/5798)) or the tensor-parallel size
-#   ([#5047](https://github.com/NVIDIA/Megatron-LM/pull/5047)): *the same model had a different coefficient on a
-#   different mesh*;
+#   ([#5047](https://github.com/NVIDIA/Megatron-LM/pull/5047));
 # - **local counts.** *By hand:* two ranks, two experts. Rank 0's tokens have scores (.9, .1) and choose expert 0;
-#   rank 1's have (.1, .9) and choose expert 1. Over both ranks, share = (1/2, 1/2) and mean = (.5, .5), so the loss
-#   is 2 · (½ · .5 + ½ · .5) = 1. Rank 0 alone sees share (1, 0) and loss 2 · (1 · .9) = 1.8, and punishes a perfect
-#   router. So sum the counts over ranks. You need not send scores: with the global share and its *own* mean, each
-#   rank has 2 · (½ · .9 + ½ · .1) = 1. If all ranks have the same number of tokens, the mean of these over ranks is
-#   the loss over all tokens;
+#   rank 1's have (.1, .9) and choose expert 1. Over both, the loss is 2 · (½ · .5 + ½ · .5) = 1. Rank 0 alone sees
+#   share (1, 0) and loss 2 · (1 · .9) = 1.8, and punishes a perfect router. So sum the *counts* over ranks. You need
+#   not send scores: with the global share and its own mean, each rank has 2 · (½ · .9 + ½ · .1) = 1, and the mean of
+#   these over ranks with equally many tokens is the loss over all tokens;
 # - **double counting.** A recomputed layer (week 6) runs twice, so a count in its forward doubles
 #   ([torchtitan#1593](https://github.com/pytorch/torchtitan/pull/1593)). Watch:
 
@@ -530,37 +678,19 @@ for way in ("kept", "recomputed"):
     print(f"{way:10}: {load.tolist()} of 10 tokens; the bias moves by {torch.sign(load.sum() - 4 * load).tolist()}")
 
 # %% [markdown]
-# Doubled counts have the same sign, so you do not see the bug in training, only in the logged loads. If evaluation is
-# counted as well ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign can be wrong too.
-# Neither the first run of a recomputed layer nor an evaluation keeps a graph: `torch.is_grad_enabled()` is False in
-# both.
+# Doubled counts have the same sign, so you see the bug only in the logged loads. Counting an evaluation
+# ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)) can change the sign too. Neither the first run
+# of a recomputed layer nor an evaluation keeps a graph: `torch.is_grad_enabled()` is False.
 #
-# **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of` with the loss attached, multiplied by
-# the coefficient and divided by the number of microbatches, and adds the choices of all ranks to `counts` once.
-# `moe_step` is given. It imitates recomputation (the first run has no graph, and must attach and count nothing),
-# divides the task loss by the number of microbatches, and averages the gradients over ranks. The router gradient and
-# the counts must equal those of one process that has all tokens, for any number of ranks. Send E counts per
-# microbatch, not scores. *About 12 lines.*
+# **`mesh_layer`** returns y of `layer_of` with the loss attached, times the coefficient and divided by the number of
+# microbatches, and adds the choices of all ranks to `counts` once. Use your `WithLoss`. `moe_step` is given: it
+# imitates recomputation (the first run must attach and count nothing), divides the task loss by the number of
+# microbatches, and averages gradients over ranks. The router gradient and the counts must equal those of one process.
+# Send E counts per microbatch, not scores. *About 8 lines.*
 
 
-# %% exercise="week11.flow"
-class WithLoss(torch.autograd.Function):
-    """Returns y; the backward also sends a gradient of 1 into `loss`, a scalar."""
-
-    @staticmethod
-    def forward(ctx, y, loss):
-        ### BEGIN SOLUTION
-        return y.view_as(y)
-        ### END SOLUTION
-
-    @staticmethod
-    def backward(ctx, gradient):
-        ### BEGIN SOLUTION
-        return gradient, torch.ones(())
-        ### END SOLUTION
-
-
-def balanced_layer(x, router, scales, k, coefficient, num_microbatches, counts, *, group):
+# %% exercise="week11.flow-more"
+def mesh_layer(x, router, scales, k, coefficient, num_microbatches, counts, *, group):
     """Returns y [T, H] with the balance loss of all ranks' tokens attached; adds their choices to `counts` [E]."""
     ### BEGIN SOLUTION
     y, scores, experts = layer_of(x, router, scales, k)
@@ -580,8 +710,8 @@ def moe_step(batches, targets, router, scales, k, coefficient, *, group):
     counts, num = torch.zeros(len(router), dtype=torch.int64), len(batches)
     for x, target in zip(batches, targets, strict=True):
         with torch.no_grad():  # the first forward, which keeps no graph
-            balanced_layer(x, router, scales, k, coefficient, num, counts, group=group)
-        y = balanced_layer(x, router, scales, k, coefficient, num, counts, group=group)  # recomputed in the backward
+            mesh_layer(x, router, scales, k, coefficient, num, counts, group=group)
+        y = mesh_layer(x, router, scales, k, coefficient, num, counts, group=group)  # recomputed in the backward
         ((y - target).square().mean() / num).backward()
     for one in (router, scales):
         dist.all_reduce(one.grad, group=group)
@@ -589,10 +719,10 @@ def moe_step(batches, targets, router, scales, k, coefficient, *, group):
     return router.grad, scales.grad, counts
 
 
-# %% check="week11.flow" points=3
+# %% check="week11.flow-more" points=2 optional=true
 pair = {"ranks": 2, "microbatches": 1, "tokens": 12, "experts": 4, "hidden": 4, "k": 1, "coefficient": 0.5}
 three = {"ranks": 4, "subgroup": [1, 2, 3], "microbatches": 3, "tokens": 16, "experts": 6, "hidden": 5, "k": 2}
-check("week11.flow", moe_step, cases=[pair, three | {"coefficient": 0.25}])
+check("week11.flow-more", moe_step, cases=[pair, three | {"coefficient": 0.25}])
 
 # %% [markdown]
 # **The same numbers on every mesh.** Here are the same 48 tokens on 1, 2 and 4 ranks:
@@ -612,10 +742,10 @@ for ranks in (1, 2, 4):
     print(f"{ranks} ranks: router gradient {length:.6f}, choices {counts}")
 
 # %% [markdown]
-# ## 8 · Challenge: balance a skewed router in 50 steps
+# ### Challenge: balance a skewed router in 50 steps
 #
 # There are sigmoid scores, 16 experts, k = 2, and 1,024 tokens per step. The router is skewed, and `next_bias` sees
-# only what a real system sees: the E counts of the last step. Chance alone gives 1.15.
+# only the E counts of the last step. Chance alone gives 1.15.
 
 # %%
 print(f"the fullest of 16 experts, uniform router, 1,024 tokens: {costs.fullest_expert(16, 2, 1024):.2f}")
@@ -652,9 +782,9 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 # %% [markdown]
 # **`next_bias(bias, load, step)`** returns the bias for the next step. The target: with the biases of the last ten
 # steps, the fullest expert has on average at most **1.2** times the mean, on 8,192 new tokens. There are three kinds
-# of router, for one point each: skewed at random; with one *hot* expert that most tokens prefer; with one *cold*
-# expert that no token chooses. Two ideas: an update that shrinks with `step`, and one that depends on *how far* a
-# load is from the mean, not only on the sign. *1 to 5 lines.*
+# of router: skewed at random; with one *hot* expert that most tokens prefer; with one *cold* expert that no token
+# chooses. Two ideas: an update that shrinks with `step`, and one that depends on *how far* a load is from the mean.
+# *1 to 5 lines.*
 
 
 # %% exercise="week11.fifty-steps"
@@ -676,7 +806,7 @@ def balanced(batches, k):
     return torch.stack(biases)
 
 
-# %% check="week11.fifty-steps" points=3
+# %% check="week11.fifty-steps" points=3 optional=true
 check("week11.fifty-steps", balanced, cases=[{"part": part, "k": 2} for part in ("skewed", "hot", "cold")])
 
 # %%
@@ -686,12 +816,11 @@ title = f"Yours has {sum(runs['yours'][-10:]) / 10:.2f} times the mean in the la
 figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 
 # %% [markdown]
-# ## 9 · What experts learn
+# ### What experts learn
 #
-# Three small GPTs with 8 experts per layer learn this course's text byte by byte, each on a separate rank: without
-# balancing, with the loss (coefficient 0.1), and with the bias (rate 0.005). **Predict:** does balancing help experts
-# to specialize (专门化), or does it hinder them? We measure the mutual information (互信息) of expert and character in
-# bits: how much the choice of an expert reveals about the character.
+# Three small GPTs with 8 experts per layer learn this course's text: without balancing, with the loss (coefficient
+# 0.1), and with the bias (rate 0.005). **Predict:** does balancing help experts to specialize (专门化)? We measure the
+# mutual information (互信息) of expert and character in bits: how much a choice reveals about the character.
 
 # %%
 ways = {"nothing": (0.0, 0.0), "loss": (0.1, 0.0), "bias": (0.0, 0.005)}
@@ -730,10 +859,67 @@ figures.show(figure, figures.draw_visits(ax, visits, title=title))
 
 # %% [markdown]
 # Without balancing, a few experts get most of the tokens, and an expert that gets everything does not specialize.
-# With balancing, all experts are used, and a choice reveals more about the character. The experts found these roles
-# by themselves. (This is a small, short run with one seed: an observation, not a law.)
+# With balancing, a choice reveals more about the character. (This is a small, short run with one seed: an
+# observation, not a law.)
+
+# %% [markdown]
+# ### Latent attention: a small cache, not small activations
 #
-# ## 10 · Read real code
+# To generate text, a layer stores every earlier token's keys and values in a **cache** (键值缓存). **Multi-head latent
+# attention** (MLA, 多头潜在注意力; DeepSeek-V2, arXiv 2405.04434, section 2.1) stores a short **latent** (潜向量) of
+# `kv_rank` numbers instead. After a norm, it is expanded into each head's `nope` numbers of the key and `value`
+# numbers of the value. A key has `rope` more numbers with a rotary position, computed from x and shared by all heads.
+# Queries of `nope + rope` numbers come from a latent of `q_rank`.
+#
+# The cache holds the latent and the shared rotary key (`kv_cache` and `pe_cache` in
+# [DeepSeek's code](https://github.com/deepseek-ai/DeepSeek-V3/blob/main/inference/model.py)). The backward of
+# training needs, per token: x; both latents, before and after their norms; an fp32 scale for each norm; queries,
+# keys, values; the output; and, with attention in one kernel, an fp32 sum of exponentials per head. DeepSeek-V3
+# repeats norms and up-projections (arXiv 2412.19437, section 3.2.3): then x, the latents before their norms, the
+# rotary key, the output and the sums remain.
+#
+# **By hand.** h = 8, 2 heads, `q_rank` 4, `kv_rank` 3, `nope` 2, `rope` 1, `value` 2, bf16. The cache has 2 · (3 +
+# 1) = **8** bytes, and all keys and values would have 2 · 2 · (3 + 2) = **20**. Kept: x 16, latents 2 · 2 · 7 = 28,
+# scales 8, queries and keys 2 · 2 · 2 · 3 = 24, values and output 16, sums 8: **100**. Repeated: 16 + 2 · 7 + 2 + 8 +
+# 8 = **48**.
+#
+# **`latent_bytes(…)`** returns these four numbers. *About 5 lines.*
+
+
+# %% exercise="week11.latent"
+def latent_bytes(hidden, heads, q_rank, kv_rank, nope, rope, value):
+    """Returns bytes per token and layer in bf16: [latent cache, cache of keys and values, kept, kept if repeated]."""
+    ### BEGIN SOLUTION
+    keys, values, latents = heads * (nope + rope), heads * value, q_rank + kv_rank
+    small = 2 * hidden + 2 * latents + 2 * values + 4 * heads
+    expanded = 2 * latents + 8 + 2 * (2 * keys + values)
+    return [2 * (kv_rank + rope), 2 * (keys + values), small + expanded, small + 2 * rope]
+    ### END SOLUTION
+
+
+# %% check="week11.latent" points=2 optional=true
+by_hand = {"hidden": 8, "heads": 2, "q_rank": 4, "kv_rank": 3, "nope": 2, "rope": 1, "value": 2}
+v3_sizes = {"hidden": 7168, "heads": 128, "q_rank": 1536, "kv_rank": 512, "nope": 128, "rope": 64, "value": 128}
+check("week11.latent", latent_bytes, cases=[by_hand, v3_sizes])
+
+# %% [markdown]
+# **Measure** a real layer in float32: your third result is doubled, except for scales and sums.
+
+
+# %%
+sizes = {"hidden": 48, "heads": 3, "q_rank": 10, "kv_rank": 6, "nope": 8, "rope": 4, "value": 12}
+attention = model.LatentAttention(**sizes)
+turns = model.turns_of(model.angles(torch.arange(20), 4), torch.float32)  # a table for all layers
+with meter.saved([*attention.parameters(), *turns]) as held:
+    attention(torch.randn(20, 48), turns)
+fp32 = 8 + 4 * sizes["heads"]
+print(f"{held.num_bytes} bytes; by your formula {20 * (2 * (latent_bytes(**sizes)[2] - fp32) + fp32)}")
+cache, plain, kept_bytes, repeated = latent_bytes(**v3_sizes)
+print(f"DeepSeek-V3: the cache is {plain / cache:.0f} times smaller than that of 128 plain heads,")
+print(f"a training token keeps {kept_bytes:,} bytes per layer, and {repeated:,} if repeated")
+
+# %% [markdown]
+# ### Read real code
 #
 # Open `moe_utils.py` and `router.py` in `megatron/core/transformer/moe` of your installed `megatron-core` 0.16.1.
 #
@@ -742,13 +928,6 @@ figures.show(figure, figures.draw_visits(ax, visits, title=title))
 #    to rank the groups? A number.
 # 3. `"order"`: in which order does `TopKRouter.routing` call `_apply_aux_loss`, `_apply_expert_bias`, `apply_z_loss`,
 #    `apply_router_token_dropping` and `topk_routing_with_score_function`? A list.
-#
-# <details><summary>Do the loss and the bias count the same choices there, when some are dropped?</summary>
-#
-# No. For the loss, `compute_routing_scores_for_aux_loss` chooses again from the logits, without bias, groups or drops.
-# The counts for the bias, in `_apply_expert_bias`, come after the drops, so a full expert never exceeds its capacity.
-# In this repository, `labs/shardlab/model/moe.py` counts the chosen experts for both.
-# </details>
 
 # %% exercise="week11.reading"
 reading_answers = {"drops": None, "groups": None, "order": None}
@@ -759,122 +938,5 @@ reading_answers["order"] = ["apply_z_loss", "topk_routing_with_score_function", 
 reading_answers["order"] += ["_apply_aux_loss", "_apply_expert_bias"]
 ### END SOLUTION
 
-# %% check="week11.reading" points=1
+# %% check="week11.reading" points=1 optional=true
 check("week11.reading", reading_answers)
-
-# %% [markdown]
-# ## 11 · Interview: active against total parameters
-#
-# **`parameters(…)`** returns two numbers: all parameters, and the **active** (激活) parameters, which a token uses.
-# Count an embedding and an output of V · h each; `attention` weights in each layer, including norms; in
-# `dense_layers`, a gated MLP of width ffn; in the other layers, a router (h · E) and gated experts of width
-# expert_ffn: `experts` routed ones, of which a token visits k, and `shared` ones. A gated MLP has three matrices.
-# Count the whole router and embedding as active.
-#
-# **By hand.** Two layers, one of them dense, h = 2, V = 10, attention 16, ffn 8; 4 experts of width 3, k = 1, one
-# shared. Embedding and output have 2 · 10 · 2 = 40 parameters, attention 2 · 16 = 32, the dense MLP 3 · 2 · 8 = 48,
-# the router 2 · 4 = 8, each expert 3 · 2 · 3 = 18. The total is 128 + 5 · 18 = **218**, of which 128 + 2 · 18 =
-# **164** are active. *About 4 lines.*
-
-
-# %% exercise="week11.active"
-def parameters(layers, dense_layers, hidden, attention, ffn, expert_ffn, experts, k, shared, vocab):
-    """Returns [all parameters, active parameters]."""
-    ### BEGIN SOLUTION
-    moe_layers, each = layers - dense_layers, 3 * hidden * expert_ffn
-    around = 2 * vocab * hidden + layers * attention + dense_layers * 3 * hidden * ffn + moe_layers * hidden * experts
-    return [around + moe_layers * (routed + shared) * each for routed in (experts, k)]
-    ### END SOLUTION
-
-
-# %% check="week11.active" points=1
-mixtral = {"layers": 32, "dense_layers": 0, "hidden": 4096, "attention": 41_951_232, "ffn": 0, "expert_ffn": 14_336}
-deepseek = {"layers": 61, "dense_layers": 3, "hidden": 7168, "attention": 187_121_664, "ffn": 18_432}
-mixtral |= {"experts": 8, "k": 2, "shared": 0, "vocab": 32_000}
-deepseek |= {"expert_ffn": 2048, "experts": 256, "k": 8, "shared": 1, "vocab": 129_280}
-check("week11.active", parameters, cases=[mixtral, deepseek])
-
-# %% [markdown]
-# The published numbers are 47 and 13 billion for Mixtral 8x7B (arXiv 2401.04088), and 671 and 37 billion for
-# DeepSeek-V3 (arXiv 2412.19437). Yours is slightly larger for DeepSeek-V3, because you count the whole embedding,
-# although a token reads only one row of it. (States take 16 bytes per parameter, with gradients in bf16, as in week
-# 3.)
-
-# %%
-h100 = costs.find_accelerator("h100")
-for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
-    total, active = parameters(**sizes)
-    rows = 1e6 * sizes["k"] / sizes["experts"]
-    print(f"{name:12} {total / 1e9:5.1f} billion, active {active / 1e9:4.1f}: {total / active:4.1f} times as many")
-    print(f"{'':12} training: {6 * active / 1e9:.0f} GFLOP per token, {16 * total / 1e12:.2f} TB of states,", end=" ")
-    print(f"{ceil(16 * total / h100.memory_bytes)} GPUs to hold them; of 1M tokens an expert gets {rows:,.0f}")
-
-# %% [markdown]
-# Now write the answer you would give, in five to eight sentences: which costs of DeepSeek-V3 are those of a model
-# with 37 billion parameters, and which are those of one with 671 billion? Why is "8x7B" neither 56 nor 14 billion?
-# What happens to the advantage with a batch of 64 tokens in inference? What does an unbalanced router cost, and which
-# of this week's two remedies would you choose, and why?
-
-# %% [markdown] manual="week11.interview" points=2 ### BEGIN SOLUTION FLOPs follow the active parameters: 225 GFLOP per
-# token in training, like a dense model of 37.6 billion, an eighteenth of a dense one of 671. Memory follows all
-# parameters: 10.7 TB of weights, gradients and optimizer states, 125 GPUs just to hold them. So do checkpoints, and the
-# gradient traffic between replicas of the experts. Each expert sees k/E, a 32nd, of the tokens, so its matrix products
-# are thin unless the batch is large.
-#
-# In "8x7B", only the MLPs exist eight times; attention and embedding are shared: 46.7 billion in total, 12.9 active.
-#
-# With 64 tokens and k = 8 of 256, nearly every expert gets some token: (1 − 1/32)^64 = 13% get none. So most weights
-# are read from memory for one or two rows each, and reading them, not the active FLOPs, determines the time.
-#
-# With an unbalanced router, everything waits for the fullest expert: a ratio of 2 doubles the experts' time, or drops
-# tokens. I would choose the bias, because no gradient disturbs the model, and it needs only E counts per layer and
-# step; I would add a very small loss per sequence, as DeepSeek-V3 does. Chance sets the floor: 1.25 at 128 rows per
-# expert.
-#
-# Full marks: FLOPs by active and memory by total parameters, both with numbers; the shared parts of 8x7B; reading
-# weights at small batches; the fullest expert; a remedy with its reason.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 12 · Recap
-#
-# <details><summary>How does a router learn, although choosing has no gradient?</summary>
-#
-# The layer multiplies each expert's output by its weight, and the weight is the router's score.
-# </details>
-#
-# <details><summary>A uniform router, 64 rows per expert, capacity factor 1: what fraction is dropped?</summary>
-#
-# 1/√(2π · 64) = 5%.
-# </details>
-#
-# <details><summary>Which numbers must ranks exchange so that the auxiliary loss is the same on every mesh?</summary>
-#
-# The E counts of each microbatch, summed. Also divide each loss by the number of microbatches.
-# </details>
-#
-# ## 13 · Take away
-#
-# > **One.** A token uses part of the model: FLOPs follow the active parameters, memory follows all of them.
-#
-# > **Two.** Balance is never free and never perfect: chance alone fills one of 256 experts 25% above the mean.
-#
-# > **Three.** An auxiliary loss can be missing, or a thousand times too strong, and training still runs. Compare its
-# > gradient with that of one process.
-#
-# ## 14 · Going further
-#
-# - Fedus et al., *Switch Transformers*, arXiv 2101.03961. Look for: why k = 1 is enough, and equations 4 to 6.
-# - Jiang et al., *Mixtral of Experts*, arXiv 2401.04088. Look for: section 5, what the experts did *not* specialize
-#   in.
-# - Dai et al., *DeepSeekMoE*, arXiv 2401.06066. Look for: why many small experts, and why a shared one.
-# - Wang et al., *Auxiliary-Loss-Free Load Balancing*, arXiv 2408.15664. Look for: algorithm 1, and the sign.
-# - The DeepSeek team, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 2.1.2, the node limit in your slider.
-# - Qiu et al., *Demons in the Detail*, arXiv 2501.11873. Look for: the effect of balancing each rank by itself.
-#
-# **An experiment, not graded.** Let `skewed` drift: make the skew at step 50 different from the skew at step 0.
-# Should your rate still fall?
-#
-# **Next week** the experts move: each rank has some of them, and an all-to-all sends rows to them. Rows are sent in
-# the order in which you sorted them; an expert without rows becomes a rank that must still take part; and the fullest
-# expert becomes the GPU that everyone waits for.

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 12 · Expert parallelism (专家并行): rows move, experts stay
 #
-# *3 hours · 2 to 8 ranks · no GPU needed*
+# *Core: about 150 minutes; optional: about 70 · 2 to 8 ranks · no GPU needed*
 #
 # Last week a router chose experts, and all of them were on one device. Now each rank has some of the experts and its
 # own tokens, so rows must be sent to their experts and back.
@@ -23,7 +23,7 @@
 #
 # - [ ] **build** dispatch and combine from all-to-alls with uneven sizes, including their backward;
 # - [ ] **find** silent failures: a gradient ep times too large, a norm without experts, a rank without rows;
-# - [ ] **decide**, from bytes and load, between EP and TP, between one level and two, and whether to copy experts.
+# - [ ] **decide**, from bytes and load, between EP and TP, and between one level and two.
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -94,6 +94,14 @@ def table_of(skew, ep, tokens=512, k=2):
 for skew in (0.0, 1.0):
     figure, ax = figures.new_axes(4.6, 3.4)
     figures.show(figure, figures.draw_exchange(ax, table_of(skew, 4)))
+
+# %% [markdown]
+# **Step through it**, with two ranks of three tokens, four experts, and a router's choices of k = 2.
+
+# %%
+torch.manual_seed(1)
+choices = model.route(torch.randn(2, 3, 4), model.Choice(4, 2)).experts_TK.tolist()
+figures.animate("Rows travel to experts and back", figures.dispatch_frames(choices, num_experts=4))
 
 
 # %% tags=["interactive"]
@@ -459,13 +467,16 @@ for name, make in (("Adam", torch.optim.Adam), ("SGD ", torch.optim.SGD)):
 
 # %% [markdown]
 # Adam divides by the size of its gradients, so a constant factor cancels. With SGD the factor acts like a learning
-# rate four times as large, and here that even looks better. But *clipping* does not cancel it, which is the second
-# bug. Suppose every gradient is 1: one dense weight, and one expert on each of two ranks. The whole model's norm is
-# √3. A rank that uses only its local gradients finds √2, and clips less
+# rate four times as large, and here that even looks better. But *clipping* does not cancel it.
+#
+# ## 8 · A norm without the other ranks' experts
+#
+# The second bug is in the norm. **By hand:** suppose every gradient is 1: one dense weight, and one expert on each of
+# two ranks. The whole model's norm is √3. A rank that uses only its local gradients finds √2, and clips less
 # ([Megatron-LM#5916](https://github.com/NVIDIA/Megatron-LM/pull/5916) fixes a norm without some experts). If ranks
 # find *different* norms, they scale the same dense weight differently, and copies drift apart. So each rank sums the
-# squares of its own experts, an all-reduce over ep adds those of the others, and you add dense squares once: 1 +
-# 1 + 1.
+# squares of its own experts, an all-reduce over ep adds those of the others, and you add dense squares once: 1 + 1 +
+# 1.
 #
 # **`finish_gradients(dense, experts, max_norm, *, dp, ep, edp)`** gets two lists of this rank's gradients. It returns
 # the whole model's norm and both lists: means over all tokens, scaled by min(1, max_norm / norm). Work on copies, and
@@ -503,7 +514,7 @@ copies = {"ep": 2, "edp": 2, "clips": 0.5, "dense": 300, "expert": 150}
 check("week12.gradients", gradients_step, cases=[by_hand, copies, copies | {"ep": 3, "edp": 1, "clips": 2.0}])
 
 # %% [markdown]
-# ## 8 · Two levels: one copy per node
+# ## 9 · Two levels: one copy per node
 #
 # Inside a server, rows are sent over NVLink; between servers, over a slower network: nine times slower on H100s (450
 # and 50 GB/s), four times on DeepSeek's H800s (200 and 50; its report uses the 160 GB/s that NVLink achieves, 3.2
@@ -529,158 +540,8 @@ for name, allowed in (("no limit", 8), ("4 nodes", 4)):
 # it has two high scores, so a token almost always uses every allowed node. (DeepSeek-V3 ranks nodes by the sum of
 # their best k/M scores, section 2.1.2.) Compared with 5.31 it is still a quarter less, and never more than four.
 #
-# **`two_level_layer(x, experts, weights, up, down, *, across, inside)`** does what `expert_layer` does. `inside` is
-# this node's group; `across` has the ranks with the same local rank on every node. Rank r of the world is on node r
-# // size(inside), and experts are in rank order. Each other node that a token needs receives one copy, with its
-# experts and weights, and sends one sum back. *About 14 lines:* treat a node as one large rank, and use your layer
-# inside it.
-
-
-# %% exercise="week12.two-level"
-def two_level_layer(x, experts, weights, up, down, *, across, inside):
-    """Returns the weighted sums (T, h), sending one copy of a token to each node that has experts for it."""
-    ### BEGIN SOLUTION
-    per_node, node = len(up) * dist.get_world_size(inside), dist.get_rank(across)
-    nodes = torch.arange(dist.get_world_size(across))
-    wanted = (experts // per_node == nodes[:, None, None]).any(-1)
-    sent, token = wanted.sum(1).tolist(), wanted.nonzero()[:, 1]
-    copies, received = exchange(x[token], sent, group=across)
-    theirs, _ = exchange(experts[token], sent, group=across)
-    scales, _ = exchange(weights[token], sent, group=across)
-    here, choice = (theirs // per_node == node).nonzero(as_tuple=True)
-    chosen, scale = theirs[here, choice] % per_node, scales[here, choice]
-    done = expert_layer(copies[here], chosen[:, None], scale[:, None], up, down, group=inside)
-    back, _ = exchange(torch.zeros_like(copies).index_add(0, here, done), received, group=across)
-    return torch.zeros_like(x).index_add(0, token, back)
-    ### END SOLUTION
-
-
-def two_level_step(x, experts, weights, up, down, gradient, *, across, inside):
-    """Given. Returns the output and the gradients of x and weights."""
-    leaves = [one.clone().requires_grad_() for one in (x, weights)]
-    y = two_level_layer(leaves[0], experts, leaves[1], up, down, across=across, inside=inside)
-    return y.detach(), *torch.autograd.grad(y, leaves, gradient)
-
-
-# %% check="week12.two-level" points=3
-servers = {"inside": 2, "across": 2, "own": 2, "k": 4, "allowed": 1, "tokens": 12, "hidden": 64}
-silent = servers | {"own": 3, "k": 3, "allowed": 2, "quiet": 2}
-three = servers | {"across": 3, "own": 1, "k": 3, "allowed": 2}
-alone = servers | {"inside": 1, "across": 1, "own": 4, "k": 3}
-check("week12.two-level", two_level_step, cases=[servers, silent, three, alone])
-
-
-# %% [markdown]
-# **Measure.** With two nodes of two ranks, 16 experts, 4 choices and h = 64, how many bytes of one forward go into
-# exchanges that reach another node? Compare no limit with one node per token.
-
-
-# %%
-def across_nodes(levels, allowed):
-    across, inside = (dist.new_subgroups_by_enumeration(ids)[0] for ids in ([[0, 2], [1, 3]], [[0, 1], [2, 3]]))
-    generator, rank = torch.Generator().manual_seed(dist.get_rank()), dist.get_rank()
-    x, up = torch.randn(256, 64, generator=generator), torch.ones(4, 64, 8)
-    logits = torch.randn(256, 16, generator=generator)
-    chosen = model.route(logits, model.Choice(16, 4, groups=2, groups_per_token=allowed))
-    given = x, chosen.experts_TK, chosen.weights_TK, up, up.mT
-    with meter.record() as bill, torch.no_grad():
-        expert_layer(*given, group=None) if levels == 1 else two_level_layer(*given, across=across, inside=inside)
-    return sum(e.payload_bytes for e in bill.events if any(other // 2 != rank // 2 for other in e.members))
-
-
-for allowed in (2, 1):
-    one, two = (sum(run(across_nodes, levels, allowed, ranks=4)) for levels in (1, 2))
-    visited = exchange_bill(1, 4, 1, 1, 16, 2, allowed)[3]
-    print(f"{allowed} of 2 nodes: {one / 1e6:.2f} MB and {two / 1e6:.2f} MB, {one / two:.2f} times less; ", end="")
-    print(f"k over nodes per token is {4 / visited:.2f}")
-
-# %% [markdown]
-# Expert numbers and weights are sent with each copy. At h = 64 they are a noticeable part of it; at 7,168 they are
-# negligible.
-#
-# ## 9 · Challenge: a place for every expert
-#
-# Loads follow Zipf's law, and 256 experts are on 32 GPUs, four nodes of eight. The fullest GPU has more than five
-# times the mean load, and all others wait for it. **EPLB** ([deepseek-ai/EPLB](https://github.com/deepseek-ai/EPLB))
-# makes copies of hot experts, which share their tokens, and packs them: with nine places per GPU, 32 places are for
-# copies. Its *hierarchical* policy keeps each group of experts on one node, as node-limited routing requires; its
-# *global* policy does not. `placed` is our reimplementation.
-#
-# **By hand.** Four experts with loads 6, 2, 2, 2 on two GPUs with two places each give 6 + 2 and 2 + 2: the fuller
-# GPU has 8, and the mean is 6. Three places per GPU leave room for two copies. If both go to the hot expert, the
-# loads are 2, 2, 2 and 2, 2, 2, which is even. If the hot expert and expert 1 have their home on the first GPU's
-# node, the GPUs hold `hot hot 1` and `2 3 hot`: one place of six is away from home.
-
-# %%
-loads = [1000 / (rank + 1) for rank in range(256)]
-Random(40).shuffle(loads)
-
-
-def policy(groups, nodes, places=288):
-    return expert_parallel.placed(loads, num_places=places, num_groups=groups, num_nodes=nodes, num_gpus=32)
-
-
-print(f"no copies, hierarchical: {policy(8, 4, 256).imbalance(loads):.2f} times the mean on the fullest GPU")
-print(f"32 copies, hierarchical: {policy(8, 4).imbalance(loads):.2f}")
-print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
-
-# %% [markdown]
-# The hierarchical policy cannot be even, because the loads of the nodes are not. The global policy is even, but it
-# scatters experts over all nodes, so the limit on nodes per token is lost. **Is there something in between?**
-#
-# **`place(loads, homes, places_per_gpu, gpus_per_node)`** returns a list of experts for each GPU, with the GPUs of
-# node 0 first. Every expert appears at least once, and no place is empty. `homes[e]` is the node of expert e. Copies
-# share a load evenly, and a GPU may hold two copies of an expert. There are two targets: the fullest GPU is *within
-# 5% of the mean* (one point), and at most *an eighth of all places* hold an expert away from home (two more points).
-# This is plain Python without ranks. *About 30 lines.*
-
-
-# %% exercise="week12.placement"
-def place(loads, homes, places_per_gpu, gpus_per_node):
-    """Returns a list of `places_per_gpu` experts for each GPU."""
-    ### BEGIN SOLUTION
-    num_nodes, room = max(homes) + 1, gpus_per_node * places_per_gpu
-    copies = [1] * len(loads)
-    for _ in range(num_nodes * room - len(loads)):
-        copies[max(range(len(loads)), key=lambda e: loads[e] / copies[e])] += 1
-    share = [load / number for load, number in zip(loads, copies, strict=True)]
-    nodes = [[e for e in range(len(loads)) for _ in range(copies[e]) if homes[e] == node] for node in range(num_nodes)]
-
-    def load(node):
-        return sum(share[e] for e in nodes[node])
-
-    def give(source, target, at):
-        nodes[source].sort(key=share.__getitem__)
-        nodes[target].append(nodes[source].pop(at))
-
-    while max(map(len, nodes)) > room:  # too many copies: move the hottest off a hot node, the coldest off a cold one
-        full = max(range(num_nodes), key=lambda node: len(nodes[node]))
-        target = min((node for node in range(num_nodes) if len(nodes[node]) < room), key=load)
-        give(full, target, -1 if load(full) > load(target) else 0)
-    for _ in range(room):  # swap the hottest copy of the fullest node with the coldest copy of the emptiest
-        hot, cold = max(range(num_nodes), key=load), min(range(num_nodes), key=load)
-        if load(hot) <= 1.02 * sum(loads) / num_nodes:
-            break
-        give(hot, cold, -1)
-        give(cold, hot, 0)
-
-    gpus = []
-    for mine in nodes:
-        here = [[] for _ in range(gpus_per_node)]
-        for e in sorted(mine, key=lambda e: -share[e]):
-            free = [gpu for gpu in here if len(gpu) < places_per_gpu]
-            min(free, key=lambda gpu: sum(share[one] for one in gpu)).append(e)
-        gpus += here
-    return gpus
-    ### END SOLUTION
-
-
-# %% check="week12.placement" points=3
-tiny = {"experts": 8, "groups": 4, "nodes": 2, "gpus": 2, "places": 4, "skew": 0.0, "seed": 0}
-zipf = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "skew": 1.0, "seed": 40}
-balance, home = {"part": "balance"}, {"part": "home"}
-more = zipf | {"places": 10, "seed": 41}
-check("week12.placement", place, cases=[tiny | balance, zipf | balance, zipf | home, more | home])
+# In the optional part you build this exchange, and place copies of hot experts: without them, popularity by Zipf's law
+# makes the fullest GPU more than five times as full as the mean.
 
 # %% [markdown]
 # ## 10 · Interview: EP = 8 or TP = 8 for 64 experts?
@@ -688,54 +549,8 @@ check("week12.placement", place, cases=[tiny | balance, zipf | balance, zipf | h
 # A layer of DeepSeekMoE 16B (arXiv 2401.06066) has 64 routed experts, k = 6, h = 2,048, and experts of width 1,408.
 # There are eight GPUs with 4,096 tokens each. With **EP**, a GPU has 8 experts. With **TP**, it has an eighth of the
 # width of all 64, so it needs the tokens of all ranks: an all-gather of x before, a reduce-scatter of partial sums
-# after. First measure a smaller version on eight real ranks: h = 32, experts of width 16, 128 tokens each.
-
-
-# %%
-from mine.expert_parallel import run_experts
-
-
-def by_tp(x, experts, weights, up, down):
-    """Runs all 64 experts, up (64, h, f/8), on all ranks' tokens; each rank keeps the sums for its own tokens."""
-    size, whole = dist.get_world_size(), []
-    for one in (x, experts, weights):
-        whole.append(one.new_empty(size * len(one), one.shape[1]))
-        dist.all_gather_single(whole[-1], one)
-    tokens = torch.arange(len(whole[0])).repeat_interleave(experts.shape[1])
-    rows = run_experts(whole[0][tokens], whole[1].flatten(), up, down) * whole[2].flatten()[:, None]
-    parts, mine = torch.zeros_like(whole[0]).index_add(0, tokens, rows), torch.empty_like(x)
-    dist.reduce_scatter_single(mine, parts)
-    return mine
-
-
-# %%
-from mine.moe import choose  # your router of week 11
-
-
-def both_ways(k):
-    rank, torch_seed = dist.get_rank(), torch.Generator().manual_seed(0)
-    up, down = torch.randn(64, 32, 16, generator=torch_seed), torch.randn(64, 16, 32, generator=torch_seed)
-    x, logits = torch.randn(8, 128, 96, generator=torch_seed)[rank].split([32, 64], 1)
-    experts, weights = choose(logits, torch.zeros(64), k, lambda one: one.softmax(-1), True)
-    given = x.contiguous(), experts, weights
-    mine, cut = slice(8 * rank, 8 * rank + 8), slice(2 * rank, 2 * rank + 2)
-    with meter.record() as bill, torch.no_grad():
-        ep = expert_layer(*given, up[mine], down[mine], group=None)
-    stays = 2 * 32 * 4 * (experts // 8 == rank).sum().item()
-    leaves = sum(e.payload_bytes for e in bill.events if e.shape[1:] == (32,)) - stays
-    with meter.record() as bill, torch.no_grad():
-        tp = by_tp(*given, up[:, :, cut], down[:, cut])
-    assert torch.allclose(ep, tp, atol=1e-3)
-    return leaves, sum(e.sent_bytes for e in bill.events if e.kind == "reduce_scatter" or e.shape[1:] == (32,))
-
-
-for k in (2, 6, 8):
-    found = torch.tensor(run(both_ways, k, ranks=8)).mean(0).tolist()
-    due = costs.layer_exchange_bytes(128, k, 32, 8, dispatch_bytes=4, combine_bytes=4)
-    due = due, costs.expert_tensor_bytes(128, 32, 8, 4)
-    print(f"k = {k}: EP sends {found[0]:.0f} bytes per rank (even: {due[0]:.0f}), TP {found[1]:.0f} ({due[1]:.0f})")
-
-# %% [markdown]
+# after.
+#
 # **By hand**, with 2 GPUs, 4 tokens each, h = 3, k = 1: EP sends half of 4 rows, 12 bytes, in each of two
 # all-to-alls, 24 in total. TP's all-gather sends 4 tokens once, 24 bytes, and so does the reduce-scatter: 48 in
 # total. At k = 2, EP also sends 48, and from k = 3 on, TP sends less.
@@ -876,3 +691,212 @@ print(record(Experts(world=2, experts=4, h=8, routes=routes), 0, places.DISPATCH
 #
 # **An experiment, not graded.** In section 2, how much skew makes the fullest of 8 ranks twice as full as the mean?
 # How much would a factor of two in the experts' time cost a step that spends half of its time there?
+
+# %% [markdown]
+# ## Optional · Two levels, a place for every expert, and eight ranks
+#
+# ### Build the two levels
+#
+# **`two_level_layer(x, experts, weights, up, down, *, across, inside)`** does what `expert_layer` does. `inside` is
+# this node's group; `across` has the ranks with the same local rank on every node. Rank r of the world is on node r
+# // size(inside), and experts are in rank order. Each other node that a token needs receives one copy, with its
+# experts and weights, and sends one sum back. *About 14 lines:* treat a node as one large rank, and use your layer
+# inside it.
+
+
+# %% exercise="week12.two-level"
+def two_level_layer(x, experts, weights, up, down, *, across, inside):
+    """Returns the weighted sums (T, h), sending one copy of a token to each node that has experts for it."""
+    ### BEGIN SOLUTION
+    per_node, node = len(up) * dist.get_world_size(inside), dist.get_rank(across)
+    nodes = torch.arange(dist.get_world_size(across))
+    wanted = (experts // per_node == nodes[:, None, None]).any(-1)
+    sent, token = wanted.sum(1).tolist(), wanted.nonzero()[:, 1]
+    copies, received = exchange(x[token], sent, group=across)
+    theirs, _ = exchange(experts[token], sent, group=across)
+    scales, _ = exchange(weights[token], sent, group=across)
+    here, choice = (theirs // per_node == node).nonzero(as_tuple=True)
+    chosen, scale = theirs[here, choice] % per_node, scales[here, choice]
+    done = expert_layer(copies[here], chosen[:, None], scale[:, None], up, down, group=inside)
+    back, _ = exchange(torch.zeros_like(copies).index_add(0, here, done), received, group=across)
+    return torch.zeros_like(x).index_add(0, token, back)
+    ### END SOLUTION
+
+
+def two_level_step(x, experts, weights, up, down, gradient, *, across, inside):
+    """Given. Returns the output and the gradients of x and weights."""
+    leaves = [one.clone().requires_grad_() for one in (x, weights)]
+    y = two_level_layer(leaves[0], experts, leaves[1], up, down, across=across, inside=inside)
+    return y.detach(), *torch.autograd.grad(y, leaves, gradient)
+
+
+# %% check="week12.two-level" points=3 optional=true
+servers = {"inside": 2, "across": 2, "own": 2, "k": 4, "allowed": 1, "tokens": 12, "hidden": 64}
+silent = servers | {"own": 3, "k": 3, "allowed": 2, "quiet": 2}
+three = servers | {"across": 3, "own": 1, "k": 3, "allowed": 2}
+alone = servers | {"inside": 1, "across": 1, "own": 4, "k": 3}
+check("week12.two-level", two_level_step, cases=[servers, silent, three, alone])
+
+
+# %% [markdown]
+# **Measure.** With two nodes of two ranks, 16 experts, 4 choices and h = 64, how many bytes of one forward go into
+# exchanges that reach another node? Compare no limit with one node per token.
+
+
+# %%
+def across_nodes(levels, allowed):
+    across, inside = (dist.new_subgroups_by_enumeration(ids)[0] for ids in ([[0, 2], [1, 3]], [[0, 1], [2, 3]]))
+    generator, rank = torch.Generator().manual_seed(dist.get_rank()), dist.get_rank()
+    x, up = torch.randn(256, 64, generator=generator), torch.ones(4, 64, 8)
+    logits = torch.randn(256, 16, generator=generator)
+    chosen = model.route(logits, model.Choice(16, 4, groups=2, groups_per_token=allowed))
+    given = x, chosen.experts_TK, chosen.weights_TK, up, up.mT
+    with meter.record() as bill, torch.no_grad():
+        expert_layer(*given, group=None) if levels == 1 else two_level_layer(*given, across=across, inside=inside)
+    return sum(e.payload_bytes for e in bill.events if any(other // 2 != rank // 2 for other in e.members))
+
+
+for allowed in (2, 1):
+    one, two = (sum(run(across_nodes, levels, allowed, ranks=4)) for levels in (1, 2))
+    visited = exchange_bill(1, 4, 1, 1, 16, 2, allowed)[3]
+    print(f"{allowed} of 2 nodes: {one / 1e6:.2f} MB and {two / 1e6:.2f} MB, {one / two:.2f} times less; ", end="")
+    print(f"k over nodes per token is {4 / visited:.2f}")
+
+# %% [markdown]
+# Expert numbers and weights are sent with each copy. At h = 64 they are a noticeable part of it; at 7,168 they are
+# negligible.
+#
+# ### Challenge: a place for every expert
+#
+# Loads follow Zipf's law, and 256 experts are on 32 GPUs, four nodes of eight. The fullest GPU has more than five
+# times the mean load, and all others wait for it. **EPLB** ([deepseek-ai/EPLB](https://github.com/deepseek-ai/EPLB))
+# makes copies of hot experts, which share their tokens, and packs them: with nine places per GPU, 32 places are for
+# copies. Its *hierarchical* policy keeps each group of experts on one node, as node-limited routing requires; its
+# *global* policy does not. `placed` is our reimplementation.
+#
+# **By hand.** Four experts with loads 6, 2, 2, 2 on two GPUs with two places each give 6 + 2 and 2 + 2: the fuller
+# GPU has 8, and the mean is 6. Three places per GPU leave room for two copies. If both go to the hot expert, the
+# loads are 2, 2, 2 and 2, 2, 2, which is even. If the hot expert and expert 1 have their home on the first GPU's
+# node, the GPUs hold `hot hot 1` and `2 3 hot`: one place of six is away from home.
+
+# %%
+loads = [1000 / (rank + 1) for rank in range(256)]
+Random(40).shuffle(loads)
+
+
+def policy(groups, nodes, places=288):
+    return expert_parallel.placed(loads, num_places=places, num_groups=groups, num_nodes=nodes, num_gpus=32)
+
+
+print(f"no copies, hierarchical: {policy(8, 4, 256).imbalance(loads):.2f} times the mean on the fullest GPU")
+print(f"32 copies, hierarchical: {policy(8, 4).imbalance(loads):.2f}")
+print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
+
+# %% [markdown]
+# The hierarchical policy cannot be even, because the loads of the nodes are not. The global policy is even, but it
+# scatters experts over all nodes, so the limit on nodes per token is lost. **Is there something in between?**
+#
+# **`place(loads, homes, places_per_gpu, gpus_per_node)`** returns a list of experts for each GPU, with the GPUs of
+# node 0 first. Every expert appears at least once, and no place is empty. `homes[e]` is the node of expert e. Copies
+# share a load evenly, and a GPU may hold two copies of an expert. There are two targets: the fullest GPU is *within
+# 5% of the mean* (one point), and at most *an eighth of all places* hold an expert away from home (two more points).
+# This is plain Python without ranks. *About 30 lines.*
+
+
+# %% exercise="week12.placement"
+def place(loads, homes, places_per_gpu, gpus_per_node):
+    """Returns a list of `places_per_gpu` experts for each GPU."""
+    ### BEGIN SOLUTION
+    num_nodes, room = max(homes) + 1, gpus_per_node * places_per_gpu
+    copies = [1] * len(loads)
+    for _ in range(num_nodes * room - len(loads)):
+        copies[max(range(len(loads)), key=lambda e: loads[e] / copies[e])] += 1
+    share = [load / number for load, number in zip(loads, copies, strict=True)]
+    nodes = [[e for e in range(len(loads)) for _ in range(copies[e]) if homes[e] == node] for node in range(num_nodes)]
+
+    def load(node):
+        return sum(share[e] for e in nodes[node])
+
+    def give(source, target, at):
+        nodes[source].sort(key=share.__getitem__)
+        nodes[target].append(nodes[source].pop(at))
+
+    while max(map(len, nodes)) > room:  # too many copies: move the hottest off a hot node, the coldest off a cold one
+        full = max(range(num_nodes), key=lambda node: len(nodes[node]))
+        target = min((node for node in range(num_nodes) if len(nodes[node]) < room), key=load)
+        give(full, target, -1 if load(full) > load(target) else 0)
+    for _ in range(room):  # swap the hottest copy of the fullest node with the coldest copy of the emptiest
+        hot, cold = max(range(num_nodes), key=load), min(range(num_nodes), key=load)
+        if load(hot) <= 1.02 * sum(loads) / num_nodes:
+            break
+        give(hot, cold, -1)
+        give(cold, hot, 0)
+
+    gpus = []
+    for mine in nodes:
+        here = [[] for _ in range(gpus_per_node)]
+        for e in sorted(mine, key=lambda e: -share[e]):
+            free = [gpu for gpu in here if len(gpu) < places_per_gpu]
+            min(free, key=lambda gpu: sum(share[one] for one in gpu)).append(e)
+        gpus += here
+    return gpus
+    ### END SOLUTION
+
+
+# %% check="week12.placement" points=3 optional=true
+tiny = {"experts": 8, "groups": 4, "nodes": 2, "gpus": 2, "places": 4, "skew": 0.0, "seed": 0}
+zipf = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "skew": 1.0, "seed": 40}
+balance, home = {"part": "balance"}, {"part": "home"}
+more = zipf | {"places": 10, "seed": 41}
+check("week12.placement", place, cases=[tiny | balance, zipf | balance, zipf | home, more | home])
+
+# %% [markdown]
+# ### EP and TP on eight ranks
+#
+# A smaller version of the interview's layer: h = 32, experts of width 16, 128 tokens per rank. Your formula counts an
+# even router; this one is random.
+
+
+# %%
+from mine.expert_parallel import run_experts
+
+
+def by_tp(x, experts, weights, up, down):
+    """Runs all 64 experts, up (64, h, f/8), on all ranks' tokens; each rank keeps the sums for its own tokens."""
+    size, whole = dist.get_world_size(), []
+    for one in (x, experts, weights):
+        whole.append(one.new_empty(size * len(one), one.shape[1]))
+        dist.all_gather_single(whole[-1], one)
+    tokens = torch.arange(len(whole[0])).repeat_interleave(experts.shape[1])
+    rows = run_experts(whole[0][tokens], whole[1].flatten(), up, down) * whole[2].flatten()[:, None]
+    parts, mine = torch.zeros_like(whole[0]).index_add(0, tokens, rows), torch.empty_like(x)
+    dist.reduce_scatter_single(mine, parts)
+    return mine
+
+
+# %%
+from mine.moe import choose  # your router of week 11
+
+
+def both_ways(k):
+    rank, torch_seed = dist.get_rank(), torch.Generator().manual_seed(0)
+    up, down = torch.randn(64, 32, 16, generator=torch_seed), torch.randn(64, 16, 32, generator=torch_seed)
+    x, logits = torch.randn(8, 128, 96, generator=torch_seed)[rank].split([32, 64], 1)
+    experts, weights = choose(logits, torch.zeros(64), k, lambda one: one.softmax(-1), True)
+    given = x.contiguous(), experts, weights
+    mine, cut = slice(8 * rank, 8 * rank + 8), slice(2 * rank, 2 * rank + 2)
+    with meter.record() as bill, torch.no_grad():
+        ep = expert_layer(*given, up[mine], down[mine], group=None)
+    stays = 2 * 32 * 4 * (experts // 8 == rank).sum().item()
+    leaves = sum(e.payload_bytes for e in bill.events if e.shape[1:] == (32,)) - stays
+    with meter.record() as bill, torch.no_grad():
+        tp = by_tp(*given, up[:, :, cut], down[:, cut])
+    assert torch.allclose(ep, tp, atol=1e-3)
+    return leaves, sum(e.sent_bytes for e in bill.events if e.kind == "reduce_scatter" or e.shape[1:] == (32,))
+
+
+for k in (2, 6, 8):
+    found = torch.tensor(run(both_ways, k, ranks=8)).mean(0).tolist()
+    due = costs.layer_exchange_bytes(128, k, 32, 8, dispatch_bytes=4, combine_bytes=4)
+    due = due, costs.expert_tensor_bytes(128, 32, 8, 4)
+    print(f"k = {k}: EP sends {found[0]:.0f} bytes per rank (even: {due[0]:.0f}), TP {found[1]:.0f} ({due[1]:.0f})")

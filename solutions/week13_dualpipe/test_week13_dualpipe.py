@@ -52,6 +52,54 @@ def test_words_and_numbers_give_the_packages_order():
         assert len(eight_steps.steps_of(3, 4, 10)[3]) // 2 == READING["main_steps"]
 
 
+def test_the_counts_of_the_case_by_hand():
+    steps = eight_steps.steps_of(1, 3, 6)
+    words = (1, 2, 3, 2, 2, 2, 2, 1)
+    assert [len(step) // size for step, size in zip(steps, words, strict=True)] == [2, 2, 1, 2, 1, 2, 1, 2]
+    middle = eight_steps.steps_of(0, 1, 2)
+    assert " | ".join(" ".join(step) for step in middle if step) == "Fn Ff | Fn Bf Ff&Bn | Bf In | W"
+
+
+@pytest.mark.parametrize(("length", "num_microbatches"), [(2, 5), (4, 12), (5, 10)])
+def test_each_count_follows_from_its_reason(length, num_microbatches):
+    """Hops, the lead of near forwards in the steady state, and what is left, for every rank of a half pipeline."""
+    for to_end in range(length):
+        near, far = to_end, 2 * length - 1 - to_end
+        steps = eight_steps.steps_of(to_end, length, num_microbatches)
+        before_far = [word for step in steps for word in step].index("Ff")
+        assert before_far == far - near  # one near forward per hop
+        assert len(steps[1]) - 2 == 2 * (2 * length - 1 - far)  # to the last stage and back
+        lead = {letter: _count(steps[:3], letter + "n") - _count(steps[:3], letter + "f") for letter in "FB"}
+        assert lead == {"F": length - 1 - to_end, "B": to_end + 1 - length}
+        for done, letters in ((4, "Fn"), (5, "Ff"), (6, "Bf"), (7, "Bn")):
+            assert _count(steps[:done], letters) == num_microbatches
+
+
+def _count(steps: list[list[str]], letters: str) -> int:
+    """How often a word occurs, alone or in a pair; I counts as B."""
+    return sum(part.replace("I", "B") == letters for step in steps for word in step for part in word.split("&"))
+
+
+def changed(more_in_step_1: int, full_of_step_6: float | None = None) -> tuple[float, list[int]]:
+    """Seconds of a step and activations of DualPipeV on 4 ranks with 12 microbatches and other counts."""
+    module = ModuleType("changed")
+    source = answer_of("eight_steps", "right_as_taught")
+    source = source.replace('["Fn"] * (2 * to_middle)', f'["Fn"] * max(0, 2 * to_middle + {more_in_step_1})')
+    if full_of_step_6 is not None:
+        source = source.replace("half = len(ends) // 2", f"half = int(len(ends) * {full_of_step_6})")
+    exec(source, module.__dict__)
+    streams = {"n": list(range(12)), "f": list(range(12))}
+    ranks = [slots.numbered(module.eight_steps(r, 4, 12), {"n": r, "f": 7 - r}, streams) for r in range(4)]
+    schedule = parse_schedule(ranks)
+    return simulate(schedule, Durations(1, 1, 1)).makespan, peak_activations(schedule)
+
+
+def test_other_counts_cost_time_or_memory():
+    assert changed(0) == (78, [9] * 4) and changed(1) == (78, [10] * 4)
+    assert changed(-1)[0] == 125
+    assert [changed(0, share)[0] for share in (0, 0.25, 0.75)] == [81, 79, 79]
+
+
 def test_one_copy_hides_the_transfers_for_more_activations():
     schedule = one_copy.overlapped_1f1b(8, 20)
     assert simulate(schedule, one_copy.HIDDEN).makespan == 89

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 13 · DualPipe (双向流水线): microbatches from both ends
 #
-# *2.5 hours · 2 to 4 ranks · no GPU needed*
+# *Core: about 160 minutes; optional: about 20 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -85,9 +85,8 @@ figures.show(figure, figures.draw_pair(ax, forward=1.0, backward=2.0, all_to_all
 
 # %% [markdown]
 # Check it by hand: 1 + 2 + 4 · 0.5 = 5 s in sequence. As a pair, the device computes for 3 s without a break, and the
-# 2 s of transfers run at the same time. (Figure 4 of the report has the same four pieces, with the backward split
-# into I and W, and the messages between stages.) If the four transfers took longer than 3 s in total, the link would
-# be busy without a break instead.
+# 2 s of transfers run at the same time. (Figure 4 of the report also splits the backward into I and W.) If the four
+# transfers took longer than 3 s, the link would be busy without a break instead.
 #
 # **Where do pairs come from?** From a second direction. With two ranks and four microbatches, 0 and 1 enter at rank
 # 0, and 2 and 3 at rank 1. Black frames are pairs of two microbatches that move in opposite directions.
@@ -129,7 +128,7 @@ figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="D
 # and the number of activations it holds. I takes as long as F, so B = F + W. *One line.*
 #
 # > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other durations, sizes, dtypes
-# > and numbers of ranks and microbatches, and groups that are only part of the world, such as ranks 1 and 3 of four.
+# > and numbers of ranks and microbatches, and groups that are only part of the world.
 
 
 # %% exercise="week13.bill"
@@ -148,8 +147,7 @@ check("week13.bill", dualpipe_bill, cases=cases)
 
 # %% [markdown]
 # **Is the formula true?** **Predict** the idle time for F = 1, I = 1.2, W = 0.8 on eight ranks with the *printed*
-# formula, using B = I + W = 2 and F&B = F + B = 3. (Your function assumes I = F, so it does not apply here.) Then
-# compare with the simulated clock.
+# formula, using B = I + W = 2 and F&B = F + B = 3. (Your function assumes I = F.) Then compare with the clock.
 
 # %%
 for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5), Durations(1, 1.2, 0.8)):
@@ -160,46 +158,59 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5)
     print(f" of {timeline.makespan:.1f}")
 
 # %% [markdown]
-# > **At balance** (F = I, and W no longer than these), the formula holds. Otherwise it is off in either direction:
-# > 4.5 where the clock says 6, and 7.8 where it says 7.2. A formula in a paper describes the figure in that paper.
-# > Trust the clock. **Every bubble graded this week is idle time by makespan** (the whole step minus the time that
-# > the rank works), **on the clock of `simulate`, with the durations that the exercise names.**
+# > **At balance** (F = I, and W no longer than these), the formula holds. Otherwise it can be 4.5 where the clock says
+# > 6, and 7.8 where it says 7.2. Trust the clock. **Every bubble graded this week is idle
+# > time by makespan** (the whole step minus the time that the rank works), **on the clock of `simulate`, with the
+# > durations that the exercise names.**
 #
 # ## 4 · Eight steps
 #
-# DeepSeek's code writes a rank's order as eight steps. We write them as words for one rank. A word is a letter and
-# `n` or `f` for the near or far stream, such as `"Fn"`; `"Fn&Bf"` is a pair; `"W"` is the oldest waiting weight
-# gradient. With c = L−1−e hops to the middle and m microbatches in each stream:
+# DeepSeek's code writes a rank's order as eight steps. We write them as words for one rank: a letter and `n` or `f`
+# for the near or far stream, such as `"Fn"`; `"Fn&Bf"` is a pair; `"W"` is the oldest waiting weight gradient. Each
+# stream has m microbatches, and the rank is c = L−1−e hops from the middle. *How often* does each step repeat? You
+# can derive every count. Let each letter take one unit.
 #
-# | step | words | repetitions | why |
-# |---|---|---|---|
-# | 1 | `Fn` | 2c | fill the way to the middle and back |
-# | 2 | `Fn Ff` | e+1 | the far stream arrives |
-# | 3 | `If W Ff` | c | first backwards, no forward to pair with: send I at once |
-# | 4 | `Fn&Bf Ff&Bn` | m−2L+e+1 | the steady state |
-# | 5 | `Bf Ff&Bn` | c | the near stream has no forwards left |
-# | 6 | `Bf Bn` | e+1 | only backwards; from word e+1 on (counted from 0) they are `If`, `In` |
-# | 7 | `W In` | c | fill waiting time |
-# | 8 | `W` | all that are left | |
-#
-# There is one exception: on a middle rank (c = 0), the first pair of step 4 runs as `Fn Bf`, one after the other,
-# because the next rank waits for its F. (If you pair it too, the clock gives 7.8 in the last line of the cell above,
-# so this exception explains the difference there.) M is even and at least 2P, so step 4 has enough repetitions.
-#
-# **By hand**, rank 0 of 2 in the picture of section 2: L = 1, e = 0, so c = 0, and m = 2. Steps 1, 3, 5 and 7 have no
-# repetitions.
-#
-# | step | repetitions | words |
+# | step | words | repeated until |
 # |---|---|---|
-# | 2 | 1 | `Fn Ff` |
-# | 4 | 2 − 2 + 0 + 1 = 1 | `Fn Bf` (the exception) `Ff&Bn` |
-# | 6 | 1 | `Bf In`: words 0 and 1, and 1 ≥ e+1 |
-# | 8 | 1 | `W`, which belongs to `In` |
+# | 1 | `Fn` | the first far forward is due, apart from the `Fn` of step 2 |
+# | 2 | `Fn Ff` | the first far backward is due |
+# | 3 | `If W Ff` | near and far are apart as in step 4 |
+# | 4 | `Fn&Bf Ff&Bn` | no near forwards are left |
+# | 5 | `Bf Ff&Bn` | no far forwards are left |
+# | 6 | `Bf Bn` | no far backwards are left |
+# | 7 | `W In` | no near backwards are left |
+# | 8 | `W` | no weight gradients are left |
 #
-# Compare with the first row of that picture. With e = 0, L = 2 and m = 5, which is not a middle rank, the words are
-# `Fn Fn | Fn Ff | If W Ff | Fn&Bf Ff&Bn Fn&Bf Ff&Bn | Bf Ff&Bn | Bf In | W In | W`.
+# **Steps 1 and 2: count hops.** From its near stage here, a microbatch makes c hops to the middle, one hop to the other
+# stage there, and c hops back to its far stage here. Until then the rank runs near forwards only. From the far stage
+# it makes e hops to the end, and its gradient e hops back. Meanwhile near and far forwards take turns.
 #
-# **`eight_steps(to_end, length, num_microbatches)`** returns the list of words for e, L and m. *About 12 lines.*
+# **Step 3: count distance.** In step 4 the streams take turns, so only *every second* slot starts a near forward: c
+# more of them during the 2c+1 hops to the middle and back. So near forwards must lead far ones by c, but after step 2
+# they lead by 2c. For the same reason, far backwards must lead near ones by c. Each `If W Ff` changes both by one.
+#
+# **Steps 4 to 8: count what is left** of m forwards and m backwards in each stream (an I is a backward). In the
+# second half of step 6, write I for B: these W fill waiting time later. (Postponing fewer or more makes the step
+# longer.) On a middle rank (c = 0), the first pair of step 4 runs as `Fn Bf`, one after the other, because the next
+# rank waits for its F. (Paired, it would give the formula's 7.8 above.)
+#
+# **By hand**, e = 1, L = 3, m = 6, so c = 1. From near to far stage there are 3 hops: 3 near forwards, one of them in
+# step 2, so step 1 has **2**. From the far stage to the end and back there are 2 hops: 2 forwards after the first
+# pair, so step 2 has **2**. The lead falls from 2 to 1: step 3 has **1**. Near forwards so far: 2 + 2, so step 4 has
+# **2**. Far forwards: 2 + 1 + 2, so step 5 has **1**. Far backwards: 1 + 2 + 1, so step 6 has **2**. Near backwards:
+# 2 + 1 + 2, so step 7 has **1**. Of I there are 1 + 2 + 1, of W 1 + 1 so far, so step 8 has **2**.
+#
+# **By hand**, a middle rank: rank 0 of 2 in the picture of section 2, e = 0, L = 1, m = 2. Its words are `Fn Ff | Fn
+# Bf Ff&Bn | Bf In | W`: compare with the first row of that picture.
+#
+# <details><summary>What would happen with one Fn more, or one fewer, in step 1?</summary>
+#
+# With one more, the step is no shorter, and every rank holds one more activation. With one fewer, ranks wait for each
+# other, and a step takes half as long again.
+# </details>
+#
+# **`eight_steps(to_end, length, num_microbatches)`** returns the list of words for e, L and m. M is even and at least
+# 2P, so m is at least 2L. *About 12 lines.*
 
 
 # %% exercise="week13.eight-steps"
@@ -210,13 +221,18 @@ def eight_steps(to_end, length, num_microbatches):
     words = ["Fn"] * (2 * to_middle)
     words += ["Fn", "Ff"] * (to_end + 1)
     words += ["If", "W", "Ff"] * to_middle
-    main = ["Fn&Bf", "Ff&Bn"] * (num_microbatches - 2 * length + to_end + 1)
+
+    def left(*kinds):
+        return num_microbatches - sum(part in kinds for word in words for part in word.split("&"))
+
+    main = ["Fn&Bf", "Ff&Bn"] * left("Fn")
     words += main if to_middle else ["Fn", "Bf", *main[1:]]
-    words += ["Bf", "Ff&Bn"] * to_middle
-    ends = ["Bf", "Bn"] * (to_end + 1)
-    words += [word if place <= to_end else word.replace("B", "I") for place, word in enumerate(ends)]
-    words += ["W", "In"] * to_middle
-    return words + ["W"] * (to_end + 1)
+    words += ["Bf", "Ff&Bn"] * left("Ff")
+    ends = ["Bf", "Bn"] * left("Bf", "If")
+    half = len(ends) // 2
+    words += ends[:half] + [word.replace("B", "I") for word in ends[half:]]
+    words += ["W", "In"] * left("Bn", "In")
+    return words + ["W"] * (words.count("If") + words.count("In") - words.count("W"))
     ### END SOLUTION
 
 
@@ -273,8 +289,8 @@ check("week13.slots", slots_of, cases=[example | {"streams": {"n": [0, 1], "f": 
 # the ranks, and in the *far* stream on the second half.
 #
 # **DualPipeV** (V 形) holds each stage once. In DualPipe, ranks r and P−1−r do the same work, mirrored. So Sea AI
-# Lab, the authors of zero bubble (week 8), proposed to *cut it in half* ([DualPipe could be better without the
-# Dual](https://hackmd.io/@ufotalent/r1lVXsa9Jg), February 2025), and DeepSeek built that within a week as DualPipeV
+# Lab, the authors of zero bubble (week 8), proposed to *cut it in half*
+# ([February 2025](https://hackmd.io/@ufotalent/r1lVXsa9Jg)), and DeepSeek built DualPipeV
 # ([DualPipe#16](https://github.com/deepseek-ai/DualPipe/issues/16)). Keep one half, and let the microbatches turn
 # around in the middle: rank r holds stage r on the way down and stage 2P−1−r on the way up. The near stream goes down
 # and the far stream comes up; both have the *same* microbatches, 0 to M−1. L = P and e = r.
@@ -324,9 +340,8 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 #
 # The cell runs four real ranks that sleep 60 ms per unit. A sleeping rank overlaps nothing, so its pair takes F + B,
 # and this measures the *bubble*, not the hidden transfers. The products in attention have no weights, so W is often
-# the shorter half: use 0.5, with F = I = 1. **Predict** the three idle times with the table in section 3. (If F = I =
-# W, DualPipe and ZB-H1 would be one unit of 27 apart, less than the noise of a busy laptop. The last row shows that
-# DualPipe. If ZB-H1 is not between the other two, run the cell again.)
+# the shorter half: use 0.5, with F = I = 1. **Predict** the three idle times with the table in section 3. (The last
+# row has F = I = W. If ZB-H1 is not between the other two, run the cell again: your computer was busy.)
 
 # %%
 short, equal = Durations(1, 1, 0.5), Durations(1, 1, 1)
@@ -372,29 +387,6 @@ off = max((grad - alone[stage]).abs().max().item() for stage, grad in (upper | l
 print(f"loss {loss:.5f}, one process {one_loss:.5f}; gradients off by at most {off:.0e}")
 
 # %% [markdown]
-# **What a profiler sees.** Sleeping ranks follow the clock. Do real kernels? The first figure is our timeline of
-# DualPipeV on four ranks with eight microbatches; each pass takes one unit, a pair 3. The second is the same order on
-# an H200 shared by four ranks, as torch's profiler recorded it: every kernel, in the color of the rank that launched
-# it. It shows the order, not a speedup: this model has no all-to-alls that a pair could hide, and the step is no
-# shorter than 1F1B's in week 7's trace. Section 9 simulates the gain from hidden all-to-alls. **Find three
-# differences** before you open the answer.
-
-# %%
-figure, ax = figures.new_axes(9, 3)
-figures.show(figure, figures.draw_timeline(ax, builders.dualpipe_v(4, 8), name="DualPipeV"))
-figure, ax = figures.new_axes(9, 3.9)
-figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), name="DualPipeV on one H200"))
-
-# %% [markdown]
-# <details><summary>Three differences</summary>
-#
-# A rank has *two* compute lanes, one per stream: where both are colored, a pair is running. Its halves share the
-# GPU's multiprocessors, so each is slower than alone, and nothing is gained. Messages take time here, and a long
-# message mostly waits for its partner (hatched). So there is more gray than in the simulation, 43% of the ranks' time:
-# compute waits for messages between stages. ([More](../../docs/profiler.md).)
-# </details>
-
-# %% [markdown]
 # ## 6 · Two copies of everything
 #
 # Ranks r and P−1−r hold the same two stages. Each has processed half of the microbatches, so before the optimizer
@@ -409,8 +401,7 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 # rank sends its two tensors once; a batch of `dist.P2POp`s for `dist.batch_isend_irecv` (week 7) cannot deadlock.
 # Where is stage r in the *other* rank's list? *About 8 lines.*
 #
-# A second copy is expensive only if the weights are not sharded. With experts over many ranks, a rank's share is
-# small: "this does not significantly increase the memory consumption since we use a large EP size", says the report.
+# A second copy is expensive only if the weights are not sharded. With experts over many ranks, a rank's share is small.
 
 
 # %% exercise="week13.copies"
@@ -480,7 +471,7 @@ for name, each in (("right", program), ("swapped", wrong)):
     print(f"{name:8}", [f"{loss:.2f}" for loss in losses[::6]])
 
 # %% [markdown]
-# It trains. The loss falls, but less than it should, and there is no error. Two checks find the bug: one checks the
+# It trains. The loss falls, but less than it should. Two checks find the bug: one checks the
 # list of messages before the run, and the other sends each message's name before the message
 # (`Executor(verify=True)`, for debugging).
 
@@ -495,7 +486,7 @@ except RanksFailed as report:
 # ### Bug hunt: `swap_with_neighbour`
 #
 # Ranks 0 and 1, 2 and 3, … are neighbors; `rank ^ 1` is the other one. Each has an activation and a gradient for the
-# other, with the same shape and dtype. Somebody wrote this code with the idea "send first what is needed first":
+# other, with the same shape and dtype. Somebody wrote:
 #
 # ```python
 # def swap_with_neighbour(activation, gradient, *, group):
@@ -539,8 +530,8 @@ check("week13.neighbours", swap_with_neighbour, cases=cases)
 # %% [markdown]
 # ## 8 · Read real code
 #
-# Open `dualpipe/dualpipe.py` in deepseek-ai/DualPipe: `step` at its end, and the methods that it calls. If you like,
-# compare it with our `builders/eight_steps.py`. Three questions:
+# Open `dualpipe/dualpipe.py` in deepseek-ai/DualPipe: `step` at its end, and the methods that it calls. Three
+# questions:
 #
 # 1. `"main_steps"`: 8 ranks, 20 microbatches. How many times does the loop of step 4 run on rank 3? A number.
 # 2. `"weights_in"`: in which class do weight gradients wait? A name.
@@ -559,58 +550,7 @@ reading_answers["order"] += ["_forward_backward_compute_chunk", "_send_forward",
 check("week13.reading", reading_answers)
 
 # %% [markdown]
-# ## 9 · Challenge: hide the all-to-all with one copy
-#
-# Do you need two directions to hide transfers? A pair needs an F and a B that do not wait for each other. In 1F1B,
-# the last rank's B waits for the F just before it. If every rank runs further ahead, there is always such a pair.
-#
-# **`overlapped_1f1b(num_ranks, num_microbatches)`** returns lists of strings. Rank r has only stage r; use the
-# letters F and B, and pairs. *About 8 lines.*
-#
-# - **Durations:** F = I = 1.5 (including 0.5 of all-to-all), W = 1, and a pair takes 3 because its transfers are
-#   hidden. Without a pair, F + B takes 4.
-# - **Target:** on eight ranks with 20 microbatches, a step of 89, where 1F1B takes 108. On other sizes, be as fast as
-#   the order with the fewest extra forwards that lets every later F be paired. M may be smaller than P.
-# - **Memory:** at most 2(P−r) activations on rank r.
-#
-# <details><summary>Hint: rank 1 of 2, M = 3</summary>
-#
-# `1F0 (1F1;1B0)OVERLAP_F_B (1F2;1B1)OVERLAP_F_B 1B2`
-# </details>
-
-
-# %% exercise="week13.one-copy"
-def overlapped_1f1b(num_ranks, num_microbatches):
-    """Returns 1F1B in which every forward after the warm-up is paired with an older microbatch's backward."""
-    ### BEGIN SOLUTION
-    schedule = []
-    for rank in range(num_ranks):
-        ahead = min(2 * (num_ranks - 1 - rank) + 1, num_microbatches)
-        slots = [f"{rank}F{m}" for m in range(ahead)]
-        slots += [f"({rank}F{m + ahead};{rank}B{m})OVERLAP_F_B" for m in range(num_microbatches - ahead)]
-        slots += [f"{rank}B{m}" for m in range(num_microbatches - ahead, num_microbatches)]
-        schedule.append(slots)
-    return schedule
-    ### END SOLUTION
-
-
-# %% check="week13.one-copy" points=3
-cases = [{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 4), (8, 20), (3, 2)]]
-check("week13.one-copy", overlapped_1f1b, cases=cases)
-
-# %% [markdown]
-# What do you get for the second copy? The cell runs the same model on eight ranks; DualPipeV's stages are half as
-# large. Your own order takes 89, with one copy of the weights and 16 activations.
-
-# %%
-whole, halves = Durations(1.5, 1.5, 1, overlapped=3), Durations(0.75, 0.75, 0.5, overlapped=1.5)
-for name, durations, weights in [("1f1b", whole, 1), ("dualpipe", whole, 2), ("dualpipe-v", halves, 1)]:
-    schedule = builders.BUILDERS[name](8, 20)
-    held = max(pipeline_parallel.peak_activations(schedule)) * (0.5 if durations is halves else 1)
-    print(f"{name:11} step {simulate(schedule, durations).makespan:6.2f}, weights {weights}x, {held:g} activations")
-
-# %% [markdown]
-# ## 10 · Interview: how does DualPipe overlap?
+# ## 9 · Interview: how does DualPipe overlap?
 #
 # In the first figure of this page, a pair computes for F + B seconds and runs four all-to-alls of `all_to_all`
 # seconds. **`pair_seconds(forward, backward, all_to_all)`** returns the seconds of the pair in sequence, and
@@ -652,7 +592,7 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 11 · Recap
+# ## 10 · Recap
 #
 # <details><summary>Why does the middle rank not overlap its first pair?</summary>
 #
@@ -661,7 +601,7 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 #
 # <details><summary>When are the two copies' gradients added, and how often?</summary>
 #
-# Once, after the last W. Both ranks add the same two numbers, so the copies stay equal to the bit.
+# Once, after the last W. Both ranks add the same numbers, so the copies stay equal to the bit.
 # </details>
 #
 # <details><summary>The loss falls. Is the pipeline right?</summary>
@@ -669,7 +609,7 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 # You cannot tell from the loss. Compare the gradients with those of one process, and check messages by name.
 # </details>
 #
-# ## 12 · Take away
+# ## 11 · Take away
 #
 # > **One.** DualPipe gives you overlap, not only a smaller bubble: an F with a B on every rank, so compute hides
 # > transfers.
@@ -678,16 +618,90 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 #
 # > **Three.** Messages have no names. Write their order once, as data, and let a program check it.
 #
-# ## 13 · Going further
+# ## 12 · Going further
 #
 # - *DeepSeek-V3 Technical Report*, arXiv 2412.19437, section 3.2. Look for: figure 4, which part of F overlaps which
 #   part of B, and how many SMs the transfers may use.
 # - Sea AI Lab, [*DualPipe could be better without the Dual*](https://hackmd.io/@ufotalent/r1lVXsa9Jg). Look for: what
 #   is cut, and what happens to the two copies.
-# - Qi et al., *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: V shapes, which are
-#   related to DualPipeV.
 # - NVIDIA/Megatron-LM, `megatron/core/pipeline_parallel/combined_1f1b.py`. Look for: which passes it merges to hide
 #   the experts' all-to-all with one copy.
+
+# %% [markdown]
+# ## Optional · One copy, and a profile
 #
-# **An experiment, not graded.** Let `overlapped` grow from 3 to 4 in section 9 (and its half for the V). From which
+# ### Challenge: hide the all-to-all with one copy
+#
+# Do you need two directions to hide transfers? A pair needs an F and a B that do not wait for each other. In 1F1B,
+# the last rank's B waits for the F just before it. If every rank runs further ahead, there is always such a pair.
+#
+# **`overlapped_1f1b(num_ranks, num_microbatches)`** returns lists of strings. Rank r has only stage r; use the
+# letters F and B, and pairs. *About 8 lines.*
+#
+# - **Durations:** F = I = 1.5 (including 0.5 of all-to-all), W = 1, and a pair takes 3 because its transfers are
+#   hidden. Without a pair, F + B takes 4.
+# - **Target:** on eight ranks with 20 microbatches, a step of 89, where 1F1B takes 108. On other sizes, be as fast as
+#   the order with the fewest extra forwards that lets every later F be paired. M may be smaller than P.
+# - **Memory:** at most 2(P−r) activations on rank r.
+#
+# <details><summary>Hint: rank 1 of 2, M = 3</summary>
+#
+# `1F0 (1F1;1B0)OVERLAP_F_B (1F2;1B1)OVERLAP_F_B 1B2`
+# </details>
+
+
+# %% exercise="week13.one-copy"
+def overlapped_1f1b(num_ranks, num_microbatches):
+    """Returns 1F1B in which every forward after the warm-up is paired with an older microbatch's backward."""
+    ### BEGIN SOLUTION
+    schedule = []
+    for rank in range(num_ranks):
+        ahead = min(2 * (num_ranks - 1 - rank) + 1, num_microbatches)
+        slots = [f"{rank}F{m}" for m in range(ahead)]
+        slots += [f"({rank}F{m + ahead};{rank}B{m})OVERLAP_F_B" for m in range(num_microbatches - ahead)]
+        slots += [f"{rank}B{m}" for m in range(num_microbatches - ahead, num_microbatches)]
+        schedule.append(slots)
+    return schedule
+    ### END SOLUTION
+
+
+# %% check="week13.one-copy" points=3 optional=true
+cases = [{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 4), (8, 20), (3, 2)]]
+check("week13.one-copy", overlapped_1f1b, cases=cases)
+
+# %% [markdown]
+# What do you get for the second copy? The cell runs the same model on eight ranks; DualPipeV's stages are half as
+# large. Your own order takes 89, with one copy of the weights and 16 activations.
+
+# %%
+whole, halves = Durations(1.5, 1.5, 1, overlapped=3), Durations(0.75, 0.75, 0.5, overlapped=1.5)
+for name, durations, weights in [("1f1b", whole, 1), ("dualpipe", whole, 2), ("dualpipe-v", halves, 1)]:
+    schedule = builders.BUILDERS[name](8, 20)
+    held = max(pipeline_parallel.peak_activations(schedule)) * (0.5 if durations is halves else 1)
+    print(f"{name:11} step {simulate(schedule, durations).makespan:6.2f}, weights {weights}x, {held:g} activations")
+
+# %% [markdown]
+# **An experiment, not graded.** Let `overlapped` grow from 3 to 4 in the last cell (and its half for the V). From which
 # value on is ZBV faster than DualPipe on eight ranks, although it hides nothing? What does that mean for fast links?
+
+# %% [markdown]
+# ### What a profiler sees
+#
+# Sleeping ranks follow the clock. Do real kernels? The first figure is our timeline of DualPipeV on four ranks with
+# eight microbatches; each pass takes one unit, a pair 3. The second is the same order on an H200 shared by four ranks,
+# as torch's profiler recorded it: every kernel, in the color of the rank that launched it. It shows the order, not a
+# speedup: this model has no all-to-alls that a pair could hide. **Find three differences** before you open the answer.
+
+# %%
+figure, ax = figures.new_axes(9, 3)
+figures.show(figure, figures.draw_timeline(ax, builders.dualpipe_v(4, 8), name="DualPipeV"))
+figure, ax = figures.new_axes(9, 3.9)
+figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), name="DualPipeV on one H200"))
+
+# %% [markdown]
+# <details><summary>Three differences</summary>
+#
+# A rank has *two* compute lanes, one per stream: where both are colored, a pair is running. Its halves share the GPU,
+# so each is slower than alone. Messages take time here, and a long message mostly waits for its partner (hatched). So
+# there is more gray than in the simulation, 43% of the ranks' time. ([More](../../docs/profiler.md).)
+# </details>

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 14 · Long context (长上下文): a sequence that no rank can hold
 #
-# *3 hours · 2 to 4 ranks · no GPU needed*
+# *Core: about 160 minutes; optional: about 40 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -82,6 +82,13 @@ figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_
 for layout in ("contiguous", "zig-zag"):
     figure, ax = figures.new_axes(6.2, 3)
     figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners(layout, 4)))
+
+# %% [markdown]
+# **Step through it.** Queries stay, keys and values travel. On the right, the orange blocks are computed in this step.
+
+# %%
+frames = figures.ring_frames(figures.chunk_owners("zig-zag", 4))
+figures.animate("Keys and values travel around the ring", frames)
 
 # %% [markdown]
 # With one piece per rank, the last rank computes seven times as much as the first, and all ranks wait for it. In
@@ -608,106 +615,9 @@ check("week14.ulysses", ulysses_step, cases=cases)
 # Ulysses needs no balancing (each rank has whole triangles) and no special attention backward. But c cannot exceed
 # the number of heads, and tensor parallelism has already split those. Beyond that limit, use two levels: Ulysses
 # inside a node and a ring between nodes; c is the product of their sizes.
-#
-# ## 8 · Challenge: under a cap
-#
-# A ring splits s, but a block's scores still have (s/c)² numbers per head. **Predict** before you run the cell: what
-# happens to a rank's peak memory when s doubles? (`alive` reports the peak bytes held by tensors, including inputs.)
-
-
-# %%
-def peaks(s):
-    piece = my_piece(s)
-    with alive(piece) as held:
-        ring_attention(*piece, group=None)
-    return held.peak
-
-
-for s in (512, 1024, 2048):
-    print(f"s = {s:5}: {run(peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
 
 # %% [markdown]
-# At 256K tokens and c = 32, a block of scores has 8,192² numbers, 268 MB in fp32 per head. So work in **tiles**
-# (分块): process a few queries at a time, with the current block of keys. By hand, 6 queries in tiles of 4 are
-# queries 0–3, then 4–5; merge each tile with its own part of o and lse. Start with o = 0 and lse = −∞, which has
-# weight zero.
-#
-# **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns only the output, fp32. The target: in
-# addition to its inputs, a rank holds at most `cap_bytes`, 16 MiB (16.8 MB), as the operating system measures the
-# process. One block of scores is 36 MiB, and its keys and values are 1.5 MiB. The limit on message bytes is the same
-# as before. Lengths need not be multiples of your tile. *About 15 lines.*
-
-
-# %% exercise="week14.memory-cap"
-def attend_under_cap(q, k, v, positions, cap_bytes, *, group):
-    """Causal attention over all ranks' keys, in tiles of queries; returns o, shaped as q, fp32."""
-    ### BEGIN SOLUTION
-    here, size, tile = [k, v, positions], dist.get_world_size(group), 64
-    o, lse = torch.zeros(q.shape), torch.full(q.shape[:3], -torch.inf)
-    for step in range(size):
-        coming, requests = pass_on(here, group=group) if step < size - 1 else (None, [])
-        for at in range(0, len(positions), tile):
-            now = slice(at, at + tile)
-            block = block_attention(q[:, :, now], here[0], here[1], positions[now], here[2])
-            o[:, :, now], lse[:, :, now] = merge(o[:, :, now], lse[:, :, now], *block)
-        for request in requests:
-            request.wait()
-        here = coming
-    return o
-    ### END SOLUTION
-
-
-# %% check="week14.memory-cap" points=3
-tiny = {"ranks": 2, "rows": 6, "heads": 1, "kv_heads": 1, "width": 4, "layout": "zig-zag", "part": "values"}
-stripes = {"ranks": 4, "rows": 150, "heads": 4, "kv_heads": 2, "width": 4, "layout": "striped", "part": "values"}
-long = {"ranks": 4, "rows": 1536, "heads": 4, "kv_heads": 4, "width": 32, "layout": "zig-zag", "part": "memory"}
-check("week14.memory-cap", attend_under_cap, cases=[tiny, stripes | {"subgroup": [0, 2, 3]}, long])
-
-
-# %%
-def tiled_peaks(s):
-    piece = my_piece(s)
-    with alive(piece) as held:
-        attend_under_cap(*piece, 2**24, group=None)
-    return held.peak
-
-
-for s in (512, 1024, 2048):
-    print(f"s = {s:5}: {run(tiled_peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
-
-# %% [markdown]
-# When s doubles, the peak now doubles instead of growing fourfold. That is what 256K tokens require; the rest is
-# arithmetic.
-#
-# ## 9 · Read real code
-#
-# Open `torch/distributed/tensor/experimental/_context_parallel/_attention.py` in your installed PyTorch.
-#
-# 1. `"default"`: which member of `_RotateMethod` is the default? A name.
-# 2. `"gradients_sent"`: with four ranks, how often does `_templated_ring_attention_backward` send dk and dv? A
-#    number.
-# 3. `"order"`: in which order does a step of `_templated_ring_attention` call `step`, `op`, `exchange_buffers` and
-#    `next_buffer`? A list.
-#
-# <details><summary>And in `labs/shardlab/context_parallel/ring.py`: how often are dk and dv sent there, and why is it
-# enough?</summary>
-#
-# c − 1 times. The first rank that a block visits starts its sum, and the owner adds its own share when it arrives.
-# </details>
-
-# %% exercise="week14.reading"
-reading_answers = {"default": None, "gradients_sent": None, "order": None}
-### BEGIN SOLUTION
-reading_answers["default"] = "ALL_GATHER"
-reading_answers["gradients_sent"] = 4
-reading_answers["order"] = ["next_buffer", "exchange_buffers", "op", "step"]
-### END SOLUTION
-
-# %% check="week14.reading" points=1
-check("week14.reading", reading_answers)
-
-# %% [markdown]
-# ## 10 · Interview: 256K context on 4,096 GPUs
+# ## 8 · Interview: 256K context on 4,096 GPUs
 #
 # Llama 3's 405B model has h = 16,384, 128 heads of width 128, 8 key heads, and an MLP of width 53,248 with three
 # matrices. Use s = 262,144, b = 1, H100s with 989.5 TFLOP/s and 50 GB/s of network each, tp = 8, pp = 16, and the
@@ -772,7 +682,7 @@ for cp in (1, 32):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 11 · Recap
+# ## 9 · Recap
 #
 # <details><summary>What must you keep of a block's attention so that you can add another block later?</summary>
 #
@@ -790,7 +700,7 @@ for cp in (1, 32):
 # it.
 # </details>
 #
-# ## 12 · Take away
+# ## 10 · Take away
 #
 # > **One.** A softmax over parts is a mean of means with known weights. If you keep the weights, the order does not
 # > matter.
@@ -799,7 +709,7 @@ for cp in (1, 32):
 #
 # > **Three.** Ring, gather and Ulysses give the same result. Choose by heads, bytes, masks and memory.
 #
-# ## 13 · Going further
+# ## 11 · Going further
 #
 # - Liu et al., *Ring Attention with Blockwise Transformers*, arXiv 2310.01889. Look for: the arithmetic in section
 #   3.2, without a mask; compare it with the 2 in yours.
@@ -810,3 +720,103 @@ for cp in (1, 32):
 #
 # **An experiment, not graded.** Use `costs.Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does
 # it choose if the ring is not allowed, and how much does that cost?
+
+# %% [markdown]
+# ## Optional · A cap on memory, and real code
+#
+# ### Challenge: under a cap
+#
+# A ring splits s, but a block's scores still have (s/c)² numbers per head. **Predict** before you run the cell: what
+# happens to a rank's peak memory when s doubles? (`alive` reports the peak bytes held by tensors, including inputs.)
+
+
+# %%
+def peaks(s):
+    piece = my_piece(s)
+    with alive(piece) as held:
+        ring_attention(*piece, group=None)
+    return held.peak
+
+
+for s in (512, 1024, 2048):
+    print(f"s = {s:5}: {run(peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
+
+# %% [markdown]
+# At 256K tokens and c = 32, a block of scores has 8,192² numbers, 268 MB in fp32 per head. So work in **tiles**
+# (分块): process a few queries at a time, with the current block of keys. By hand, 6 queries in tiles of 4 are
+# queries 0–3, then 4–5; merge each tile with its own part of o and lse. Start with o = 0 and lse = −∞, which has
+# weight zero.
+#
+# **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns only the output, fp32. The target: in
+# addition to its inputs, a rank holds at most `cap_bytes`, 16 MiB (16.8 MB), as the operating system measures the
+# process. One block of scores is 36 MiB, and its keys and values are 1.5 MiB. The limit on message bytes is the same
+# as before. Lengths need not be multiples of your tile. *About 15 lines.*
+
+
+# %% exercise="week14.memory-cap"
+def attend_under_cap(q, k, v, positions, cap_bytes, *, group):
+    """Causal attention over all ranks' keys, in tiles of queries; returns o, shaped as q, fp32."""
+    ### BEGIN SOLUTION
+    here, size, tile = [k, v, positions], dist.get_world_size(group), 64
+    o, lse = torch.zeros(q.shape), torch.full(q.shape[:3], -torch.inf)
+    for step in range(size):
+        coming, requests = pass_on(here, group=group) if step < size - 1 else (None, [])
+        for at in range(0, len(positions), tile):
+            now = slice(at, at + tile)
+            block = block_attention(q[:, :, now], here[0], here[1], positions[now], here[2])
+            o[:, :, now], lse[:, :, now] = merge(o[:, :, now], lse[:, :, now], *block)
+        for request in requests:
+            request.wait()
+        here = coming
+    return o
+    ### END SOLUTION
+
+
+# %% check="week14.memory-cap" points=3 optional=true
+tiny = {"ranks": 2, "rows": 6, "heads": 1, "kv_heads": 1, "width": 4, "layout": "zig-zag", "part": "values"}
+stripes = {"ranks": 4, "rows": 150, "heads": 4, "kv_heads": 2, "width": 4, "layout": "striped", "part": "values"}
+long = {"ranks": 4, "rows": 1536, "heads": 4, "kv_heads": 4, "width": 32, "layout": "zig-zag", "part": "memory"}
+check("week14.memory-cap", attend_under_cap, cases=[tiny, stripes | {"subgroup": [0, 2, 3]}, long])
+
+
+# %%
+def tiled_peaks(s):
+    piece = my_piece(s)
+    with alive(piece) as held:
+        attend_under_cap(*piece, 2**24, group=None)
+    return held.peak
+
+
+for s in (512, 1024, 2048):
+    print(f"s = {s:5}: {run(tiled_peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
+
+# %% [markdown]
+# When s doubles, the peak now doubles instead of growing fourfold. That is what 256K tokens require; the rest is
+# arithmetic.
+#
+# ### Read real code
+#
+# Open `torch/distributed/tensor/experimental/_context_parallel/_attention.py` in your installed PyTorch.
+#
+# 1. `"default"`: which member of `_RotateMethod` is the default? A name.
+# 2. `"gradients_sent"`: with four ranks, how often does `_templated_ring_attention_backward` send dk and dv? A
+#    number.
+# 3. `"order"`: in which order does a step of `_templated_ring_attention` call `step`, `op`, `exchange_buffers` and
+#    `next_buffer`? A list.
+#
+# <details><summary>And in `labs/shardlab/context_parallel/ring.py`: how often are dk and dv sent there, and why is it
+# enough?</summary>
+#
+# c − 1 times. The first rank that a block visits starts its sum, and the owner adds its own share when it arrives.
+# </details>
+
+# %% exercise="week14.reading"
+reading_answers = {"default": None, "gradients_sent": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["default"] = "ALL_GATHER"
+reading_answers["gradients_sent"] = 4
+reading_answers["order"] = ["next_buffer", "exchange_buffers", "op", "step"]
+### END SOLUTION
+
+# %% check="week14.reading" points=1 optional=true
+check("week14.reading", reading_answers)

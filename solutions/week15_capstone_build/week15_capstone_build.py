@@ -14,17 +14,17 @@
 # %% [markdown]
 # # Week 15 · Capstone, build (综合实践): five axes that survive
 #
-# *4 hours · 1 to 8 ranks · no GPU needed*
+# *Core: about 170 minutes; optional: about 130 · 1 to 8 ranks · no GPU needed*
 #
-# Your answers of fourteen weeks become one trainer: a small GPT with data, pipeline, context, tensor and expert
-# parallelism. Its results must match one rank up to rounding, and it must run without this notebook. Then a rank is
-# killed, and training continues on a *different* mesh.
+# Your answers become one trainer: a small GPT with data, pipeline, context, tensor and expert parallelism. Its results
+# must match one rank up to rounding, and it must run without this notebook. In the optional part a rank is killed, and
+# training continues on a *different* mesh.
 #
 # After this week you can
 #
-# - [ ] **build** a trainer for five axes: its weights, stages, sums, steps and checkpoints;
-# - [ ] **find** the axis with a bug from gradients alone, when the loss shows nothing;
-# - [ ] **decide** how often to save, and which recipe fits under a cap.
+# - [ ] **build** a trainer for five axes: its weights, stages, sums and steps;
+# - [ ] **decide** over which ranks each kind of gradient must be summed;
+# - [ ] **show** that every mesh gives the results of one rank.
 #
 # **Before you start**, answer two questions for yourself.
 #
@@ -90,63 +90,7 @@ figures.show(figure, figures.draw_groups(ax, mesh.Mesh(tp=2, cp=2, pp=2), 5, ran
 # **Notation.** `g{U_dp,cp}` is a gradient that must still be summed over dp and cp. A norm's is `g{U_dp,cp,tp}`, an
 # expert's `g{U_edp}`: the all-to-all's backward has already brought the tokens of the other ep ranks.
 #
-# ## 3 · The bill of five axes
-#
-# A stage has layers/pp layers. Each rank has `tokens` tokens of a microbatch (after cp's split), each h numbers in
-# bf16. tp also splits experts. In one forward
-#
-# - **tp** adds partial sums twice per layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
-# - **cp** passes keys and values around a ring: cp − 1 messages of 2 · tokens · kv/tp numbers per layer;
-# - **ep** sends rows out and back: of tokens/tp tokens, k copies each, a share of (ep − 1)/ep leaves the rank.
-#
-# Once per step, gradients are summed: dense/(tp · pp) numbers over dp · cp ranks, and experts/(tp · pp · ep) numbers
-# over dp · cp/ep.
-#
-# **By hand.** tp 2, cp 2, ep 2, dp 1, pp 1; one layer, h = 4, kv = 2, 4 tokens, k = 1; 8 dense numbers, 16 in experts.
-# A ring all-reduce sends 2 · (n − 1)/n times its bytes (week 1); for two ranks, exactly its bytes.
-#
-# | | |
-# |---|---|
-# | copies of a dense weight, of an expert | 1 · 2 = 2, and 2/2 = 1 |
-# | tp: two all-reduces of 4 · 4 numbers, 32 bytes each | 64 |
-# | cp: keys and values, 4 · 2/2 numbers each, to one other rank | 16 |
-# | ep: 4/2 tokens, one copy, 4 wide: 16 bytes, half of them leave, out and back | 16 |
-# | gradients: 8/2 dense numbers, 8 bytes, over two ranks; experts have no copies | 8 |
-#
-# ### Warm-up: six numbers
-#
-# **`five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, experts)`** returns six numbers: how many
-# ranks sum a dense gradient; how many an expert's; the bytes that a rank sends in a forward on tp, on cp, on ep; and
-# those for all gradients, by ring all-reduces in bf16. *About 8 lines.*
-#
-# > **What the grade varies.** Numbers, meshes of one to eight ranks, ranks without tokens, the order of bugs.
-
-
-# %% exercise="week15.bill"
-def five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, experts):
-    """[ranks, ranks, bytes on tp, on cp, on ep, bytes of gradients], in bf16."""
-
-    ### BEGIN SOLUTION
-    def all_reduce(ranks, num_bytes):
-        return 2 * (ranks - 1) / ranks * num_bytes
-
-    copies, expert_copies, own = dp * cp, dp * cp // ep, layers / pp
-    on_tp = own * 2 * all_reduce(tp, 2 * tokens * hidden)
-    on_cp = own * (cp - 1) * 2 * 2 * tokens * kv / tp
-    on_ep = own * 2 * 2 * tokens / tp * k * hidden * (ep - 1) / ep
-    gradients = all_reduce(copies, 2 * dense / tp / pp) + all_reduce(expert_copies, 2 * experts / tp / pp / ep)
-    return [copies, expert_copies, on_tp, on_cp, on_ep, gradients]
-    ### END SOLUTION
-
-
-# %% check="week15.bill" points=1
-sizes = {"layers": 32, "hidden": 4096, "kv": 1024, "tokens": 4096, "k": 2}
-sizes |= {"dense": 1_605_000_000, "experts": 45_097_000_000}
-axes = [{"tp": 2, "cp": 2, "ep": 4, "dp": 8, "pp": 4}, {"tp": 1, "cp": 1, "ep": 1, "dp": 1, "pp": 1}]
-check("week15.bill", five_axis_bill, cases=[mesh | sizes for mesh in axes])
-
-# %% [markdown]
-# ## 4 · The data order does not depend on the mesh
+# ## 3 · The data order does not depend on the mesh
 #
 # A run on dp = 4 that continues with dp = 2 must read the same data. So a step's data depends on the seed and the step,
 # not on dp or on the state of a random generator.
@@ -158,6 +102,8 @@ check("week15.bill", five_axis_bill, cases=[mesh | sizes for mesh in axes])
 # **`sequences(seed, step, replica, dp, batch, num)`** returns the batch/dp sequence numbers, from 0 to num − 1, that a
 # replica reads. Every epoch reads each sequence once, in its own order; other seeds give other orders.
 # (`Random(f"{seed}/{epoch}")` keeps no state; seed 7 in epoch 1 differs from seed 8 in epoch 0.) *About 7 lines.*
+#
+# > **What the grade varies.** Numbers, meshes of one to eight ranks, ranks without tokens, the order of bugs.
 
 
 # %% exercise="week15.data-order"
@@ -186,7 +132,7 @@ small = {"seed": 7, "num": 20, "batch": 8, "dp": [1, 2, 4]}
 check("week15.data-order", order_of, cases=[small, {"seed": 3, "num": 24, "batch": 6, "dp": [1, 3]}])
 
 # %% [markdown]
-# ## 5 · The sums after the backward
+# ## 4 · The sums after the backward
 #
 # After the backward, each rank has gradients of the *sum* of its own valid tokens' losses. We want those of the mean
 # over all valid tokens of all ranks.
@@ -226,10 +172,10 @@ meshes = [{"dp": 2}, {"tp": 2, "cp": 2, "ep": 2}, {"pp": 2, "cp": 2}]
 check("week15.finish", finish_gradients, cases=[{"mesh": mesh, "numbers": 250} for mesh in meshes])
 
 # %% [markdown]
-# ## 6 · Your own trainer
+# ## 5 · Your own trainer
 #
 # You are given `mine.model`, a GPT as functions of a dict of weights, and `mine.program`, which reads recipes. You
-# write the rest.
+# write the rest; lines that only arrange data are given.
 #
 # A model is a list of **blocks**: `embed`, the layers `0`, `1`, …, and `last`, a norm and the loss. Weights are named
 # `block.name`, such as `0.up`. A **unit**, `"block kind"` such as `"0 split"`, is one flat tensor with all weights of
@@ -253,49 +199,49 @@ for name, weight in model.new_weights(dense).items():
 # - **`new_units(weights, sharers, zero_stage)`** returns units, and `{name: shape}` of each. `sharers(key)` is (rank,
 #   size) in the group that shares a unit. Pad the unit for that size; with ZeRO-3 a rank keeps only its slice.
 #
-# *About 28 lines.*
+# *About 10 lines.*
 
 
 # %% exercise="week15.own-weights"
 def own_stages(schedule, rank, layers):
     """The blocks of each of a rank's stages, {stage: ["embed", "0", "1"]}; the last stage ends with "last"."""
+    owner = pipeline.owners(schedule)  # the rank of each stage; below, `blocks` lists the blocks of each stage
     ### BEGIN SOLUTION
-    owner = pipeline.owners(schedule)
     sizes = pipeline.split_stages([1] * layers, len(owner))
     blocks = [list(map(str, part.tolist())) for part in torch.arange(layers).split(sizes)]
     blocks[0].insert(0, "embed")
     blocks[-1].append("last")
-    return {stage: blocks[stage] for stage in sorted(owner) if owner[stage] == rank}
     ### END SOLUTION
+    return {stage: blocks[stage] for stage in sorted(owner) if owner[stage] == rank}
 
 
 def own_weights(weights, blocks, places, sizes):
     """This rank's parts of the weights of its blocks, by name."""
-    ### BEGIN SOLUTION
     split_by = {"expert": ("ep", 0)} | {name: ("tp", at) for name, at in model.SPLIT_BY_TP.items()}
     found = {}
+    ### BEGIN SOLUTION
     for name, whole in weights.items():
         block, own_name = name.split(".", 1)
+        axis, dimension = split_by.get(own_name.split(".")[0], (None, 0))
         if block in blocks:
-            axis, dimension = split_by.get(own_name.split(".")[0], (None, 0))
             found[name] = whole.chunk(sizes[axis], dimension)[places[axis]] if axis else whole
-    return found
     ### END SOLUTION
+    return found
 
 
 def new_units(weights, sharers, zero_stage):
     """(flat tensors, {name: shape}), each by "block kind"; sharers(key) is (rank, size) of the group that shares it."""
-    ### BEGIN SOLUTION
     units, shapes = {}, {}
     for name, weight in weights.items():
         block, own_name = name.split(".", 1)
         shapes.setdefault(f"{block} {model.kind_of(name)}", {})[own_name] = weight.shape
     for key, own in shapes.items():
         rank, size = sharers(key)
+        ### BEGIN SOLUTION
         flat = zero.flatten_and_pad([weights[f"{key.split()[0]}.{name}"] for name in own], size)
         units[key] = flat.chunk(size)[rank].clone() if zero_stage == 3 else flat
+        ### END SOLUTION
     return units, shapes
-    ### END SOLUTION
 
 
 def units_of_ranks(calls):
@@ -329,15 +275,15 @@ check("week15.own-weights", units_of_ranks, cases=[*cases, {"pp": 2, "stages": "
 # **`named(trainer, key, unit)`** returns a unit's weights by name, **`run_block(trainer, block, compute, *x)`** returns
 # `compute(*x, weights)`, and **`stage_output(trainer, microbatch, stage, x)`** a stage's output, or the sum of losses.
 # A microbatch is (inputs, labels, positions). **By hand:** 10 numbers with shapes `a` (2, 3) and `b` (3,) are a, b and
-# one number of padding. *About 30 lines.*
+# one number of padding. *About 13 lines.*
 
 
 # %% exercise="week15.stage"
 def named(trainer, key, unit):
     """The weights of a unit by name; ZeRO-3 gathers them first."""
-    ### BEGIN SOLUTION
     shapes = trainer.shapes[key]
     sizes = [shape.numel() for shape in shapes.values()]
+    ### BEGIN SOLUTION
     if trainer.recipe.zero == 3:
         unit = fsdp.Gather.apply(unit, torch.Size([sum(sizes)]), trainer.sharers(key))
     parts = unit.split([*sizes, len(unit) - sum(sizes)])  # the last part is padding
@@ -347,7 +293,6 @@ def named(trainer, key, unit):
 
 def run_block(trainer, block, compute, *x):
     """compute(*x, weights by name); with ZeRO-3 the backward gathers the weights again instead of keeping them."""
-    ### BEGIN SOLUTION
     keys = [key for key in trainer.units if key.split()[0] == block]
 
     def run(*tensors):
@@ -357,6 +302,7 @@ def run_block(trainer, block, compute, *x):
         return compute(*tensors[: len(x)], weights)
 
     tensors = [*x, *(trainer.units[key] for key in keys)]
+    ### BEGIN SOLUTION
     if trainer.recipe.zero == 3:
         return sequence_parallel.recompute_function(run, torch.Generator(), *tensors)
     return run(*tensors)
@@ -365,7 +311,6 @@ def run_block(trainer, block, compute, *x):
 
 def stage_output(trainer, microbatch, stage, x):
     """A stage's output (T, B, H); on the last stage, the sum of its tokens' losses. x is None on stage 0."""
-    ### BEGIN SOLUTION
     inputs, labels, positions = microbatch
     given = trainer.recipe, trainer.groups
 
@@ -373,14 +318,15 @@ def stage_output(trainer, microbatch, stage, x):
         return model.layer(positions, trainer.balance[block], *given, x, w)
 
     for block in trainer.stages[stage]:
+        ### BEGIN SOLUTION
         if block == "embed":
             x = run_block(trainer, block, lambda w: model.embed(w, inputs, positions, trainer.groups))
         elif block == "last":
             x = run_block(trainer, block, lambda x, w: model.sum_of_losses(x, w, labels, *given), x)
         else:
             x = run_block(trainer, block, layer, x)
+        ### END SOLUTION
     return x
-    ### END SOLUTION
 
 
 def loss_and_gradients(recipe, stages, units, shapes, microbatch, **groups):
@@ -408,8 +354,8 @@ check("week15.stage", loss_and_gradients, cases=[*cases, {"dp": 2, "zero": 3, "s
 #   `weights(stage)` lists a stage's units.
 #
 # **`backward(trainer, forward, like)`** returns the sum of this rank's losses and `{key: gradient}`: sums over its
-# tokens, or (DDP, ZeRO-2 and 3) means of these over the sharers. It leaves no unit with a `grad`. **By hand:** dp 2,
-# sums 6 and 2: DDP leaves 4 on both ranks. *About 28 lines.*
+# tokens, or (DDP, ZeRO-2 and 3) means of these over the sharers. It leaves no unit with a `grad`. Collect the
+# losses in `losses.found`. **By hand:** dp 2, sums 6 and 2: DDP leaves 4 on both ranks. *About 13 lines.*
 
 
 # %% exercise="week15.backward"
@@ -438,13 +384,13 @@ class Losses(torch.nn.Module):
 
 def backward(trainer, forward, like):
     """(sum of this rank's losses, {key: gradient of a unit}); forward(stage, microbatch, x) is a stage's output."""
-    ### BEGIN SOLUTION
     recipe, groups, units = trainer.recipe, trainer.groups, list(trainer.units.values())
     losses, numbers = Losses(units, forward), range(recipe.microbatches)
 
     def weights(stage):
         return [unit for key, unit in trainer.units.items() if key.split()[0] in trainer.stages[stage]]
 
+    ### BEGIN SOLUTION
     if recipe.zero == 2:
         slices = [zero.zero2_backward(units, losses(number), group=groups["copies"]) for number in numbers]
         return float(sum(losses.found)), dict(zip(trainer.units, map(sum, zip(*slices, strict=True)), strict=True))
@@ -454,10 +400,10 @@ def backward(trainer, forward, like):
     else:
         found = pipeline.run_slots(trainer.schedule, forward, weights, like, group=groups["pp"])
         losses.found = list(found.values())
+    ### END SOLUTION
     gradients = {key: unit.grad for key, unit in trainer.units.items()}
     losses.zero_grad()
     return float(sum(losses.found)), gradients
-    ### END SOLUTION
 
 
 def gradients_of(recipe, stages, num_stages, num, units, inputs, **groups):
@@ -495,17 +441,17 @@ check("week15.backward", gradients_of, cases=[one, *(one | other for other in mo
 #
 # **`move(trainer, keys, mean, group)`** does one step for some units, with states in `trainer.states`. For `"sgd"`, do
 # `master -= lr · mean` and call `zero1_step` with zero gradients, for which Adam changes nothing. **`update(trainer,
-# gradients, tokens, valid)`** does the rest. *About 32 lines.*
+# gradients, tokens, valid)`** does the rest. *About 15 lines.*
 
 
 # %% exercise="week15.update"
 def move(trainer, keys, mean, group):
     """Update units with this rank's slice of their mean gradient; every rank of the group ends with whole units."""
-    ### BEGIN SOLUTION
     units, lr = [trainer.units[key] for key in keys], trainer.recipe.lr
     if keys[0] not in trainer.states:
         trainer.states[keys[0]] = zero.zero1_state(units, group=group)
     state = trainer.states[keys[0]]
+    ### BEGIN SOLUTION
     if trainer.recipe.optimizer == "sgd":
         state["master"] -= lr * mean
         mean = torch.zeros_like(mean)
@@ -515,7 +461,6 @@ def move(trainer, keys, mean, group):
 
 def update(trainer, gradients, tokens, valid):
     """Take a step with gradients of the mean over all `valid` tokens; this rank has `tokens` of them."""
-    ### BEGIN SOLUTION
     recipe, groups, alone = trainer.recipe, trainer.groups, trainer.groups["alone"]
     for is_expert in (False, True):
         keys = [key for key in trainer.units if key.endswith("expert") == is_expert]
@@ -524,6 +469,7 @@ def update(trainer, gradients, tokens, valid):
         found, kinds = [gradients[key] for key in keys], [key.split()[1] for key in keys]
         shared = trainer.sharers(keys[0])
         per_rank = valid / shared.size()
+        ### BEGIN SOLUTION
         if recipe.zero >= 2 or overlaps(recipe):
             for key, gradient in zip(keys, found, strict=True):
                 move(trainer, [key], gradient / per_rank, shared if recipe.zero == 2 else alone)
@@ -534,7 +480,7 @@ def update(trainer, gradients, tokens, valid):
             over = {name: groups[name] for name in ("copies", "edp", "tp")}
             finished = finish_gradients(found, kinds, tokens, **over, ends=None)
             move(trainer, keys, zero.flatten_and_pad(finished, 1), alone)
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 def after_updates(recipe, units, gradients, tokens, valid, **groups):
@@ -553,33 +499,32 @@ check("week15.update", after_updates, cases=[one, *(one | other for other in [*m
 # %% [markdown]
 # ### Round 5: the loop
 #
-# - **`new_trainer(recipe, groups, weights, text)`** ends with `program.trainer_of(vars(recipe), groups, units,
-#   stages.items(), shapes, text)`; `program.SCHEDULES[recipe.schedule](pp, microbatches)` is the schedule.
+# - **`new_trainer(recipe, groups, weights, text)`** needs the stages, units and shapes of round 1.
 # - **`own_batch(trainer, step)`** returns microbatches, by `long_context.my_part`. Replicas are numbered over dp and
 #   ep, ep fastest; your `sequences` selects what each reads from `trainer.text`.
 # - **`train_step(trainer, step)`** returns the mean loss on every rank. Use your ring to sum losses and tokens over
-#   `copies`, and loads over `stage`, for `moe.moved_bias` with rate 0.01. Only the last stage has losses.
+#   `copies`. Only the last stage has losses. The routers' biases are given.
 #
-# **By hand.** dp 2, ep 2, a batch of 8: dp 1, ep 0 is replica 2, with sequences 4 and 5. *About 35 lines.*
+# **By hand.** dp 2, ep 2, a batch of 8: dp 1, ep 0 is replica 2, with sequences 4 and 5. *About 15 lines.*
 
 
 # %% exercise="week15.loop"
 def new_trainer(recipe, groups, weights, text):
     """A rank's initial state, from the whole weights by name and the whole text."""
-    ### BEGIN SOLUTION
     schedule = program.SCHEDULES[recipe.schedule](recipe.pp, recipe.microbatches)
-    stages = own_stages(schedule, groups["pp"].rank(), recipe.layers)
-    blocks = [block for own in stages.values() for block in own]
     places, sizes = ({axis: getattr(groups[axis], what)() for axis in program.AXES} for what in ("rank", "size"))
-    own = own_weights(weights, blocks, places, sizes)
 
     def sharers(key):
         group = groups["edp" if key.endswith("expert") else "copies"]
         return group.rank(), group.size()
 
+    ### BEGIN SOLUTION
+    stages = own_stages(schedule, groups["pp"].rank(), recipe.layers)
+    blocks = [block for own in stages.values() for block in own]
+    own = own_weights(weights, blocks, places, sizes)
     units, shapes = new_units(own, sharers, recipe.zero)
-    return program.trainer_of(vars(recipe), groups, units, stages.items(), shapes, text)
     ### END SOLUTION
+    return program.trainer_of(vars(recipe), groups, units, stages.items(), shapes, text)
 
 
 def own_batch(trainer, step):
@@ -594,19 +539,21 @@ def own_batch(trainer, step):
 
 def train_step(trainer, step):
     """Run one step; returns the mean loss over the whole batch, on every rank."""
-    ### BEGIN SOLUTION
     recipe, groups, batch = trainer.recipe, trainer.groups, own_batch(trainer, step)
     rows, positions = batch[0][0].shape
     like = [torch.empty(positions // recipe.tp, rows, recipe.hidden)] * recipe.microbatches
+    ### BEGIN SOLUTION
     loss, gradients = backward(trainer, lambda stage, m, x: stage_output(trainer, batch[m], stage, x), like)
     tokens = sum(int((labels != -100).sum()) for _, labels, _ in batch)
     sums = torch.tensor([loss, tokens], dtype=torch.float64)
     sums = collectives.ring_all_reduce(sums, group=groups["copies"])
     update(trainer, gradients, tokens, float(sums[1]))
+    ### END SOLUTION
     for block, own in trainer.balance.items():
         if recipe.experts and block.isdigit():
             load = collectives.ring_all_reduce(own["load"], group=groups["stage"])
             trainer.balance[block] = {"bias": moe.moved_bias(own["bias"], load, 0.01), "load": torch.zeros_like(load)}
+    ### BEGIN SOLUTION
     return float(collectives.ring_all_reduce(sums[:1], group=groups["pp"]) / sums[1])
     ### END SOLUTION
 
@@ -680,7 +627,111 @@ for given in laps:
 pack()
 
 # %% [markdown]
-# ## 7 · Hunt: which axis broke the loss?
+# ## 6 · Interview: how do you know that it is right?
+#
+# In five to eight sentences: over which ranks you sum the gradient of a dense weight, a norm, an expert and a tied
+# weight, and why; what you compare with one rank, on which meshes and in which order; why with SGD; and what a loss
+# curve would not have shown.
+
+# %% [markdown] manual="week15.interview" points=2
+# ### BEGIN SOLUTION
+# A dense weight's gradient is summed over dp and cp, whose ranks have the same weight and different tokens. A norm's is
+# also summed over tp, because with sequence parallelism a tp rank sees only a part of the positions. An expert's is
+# summed over edp: the all-to-all's backward has brought the other ep ranks' rows. A tied weight's two gradients, of the
+# first and of the last stage, are summed first. At the end one division by all valid tokens.
+#
+# I would compare one step with one rank, name by name: first each axis alone with two ranks, then two axes, then the
+# whole mesh, with the same sequences. With SGD a gradient that is twice too large moves a weight twice as far; Adam
+# divides by the gradient's own size and hides the factor. The loss of the first step is computed before any update, so
+# it is right with wrong gradients, and later ones differ so little that a curve does not show it. I would also compare
+# bytes by axis with the formula: a missing or doubled sum changes them.
+#
+# Full marks: four kinds with their ranks and reasons, one axis at a time, SGD, and why the loss is not enough.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 7 · Recap
+#
+# <details><summary>Why divide the loss by all ranks' tokens before the backward, instead of averaging after
+# it?</summary>
+#
+# Then every gradient is a sum on every axis, and no divisor depends on the mesh.
+# </details>
+#
+# ## 8 · Take away
+#
+# > **One.** For each gradient and each of five axes, ask which ranks have another part of the sum. At the end, divide
+# > once.
+#
+# > **Two.** Loss curves hide bugs. Compare gradients, one axis at a time.
+#
+# > **Three.** Only what does not depend on the mesh survives a failure: the data order, the names, the step.
+#
+# ## 9 · Going further
+#
+# - *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: the share of failures caused by hardware.
+# - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs that a
+#   program reported, and how it found them. Its author did not verify each one: which would you test first?
+#
+# **An experiment, not graded.** Train your `mine` for 200 steps on your own text: which number of the bill in the
+# optional part grows?
+
+# %% [markdown]
+# ## Optional · A bill, a hunt, and a run that survives
+#
+# ### The bill of five axes
+#
+# A stage has layers/pp layers. Each rank has `tokens` tokens of a microbatch (after cp's split), each h numbers in
+# bf16. tp also splits experts. In one forward
+#
+# - **tp** adds partial sums twice per layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
+# - **cp** passes keys and values around a ring: cp − 1 messages of 2 · tokens · kv/tp numbers per layer;
+# - **ep** sends rows out and back: of tokens/tp tokens, k copies each, a share of (ep − 1)/ep leaves the rank.
+#
+# Once per step, gradients are summed: dense/(tp · pp) numbers over dp · cp ranks, and experts/(tp · pp · ep) numbers
+# over dp · cp/ep.
+#
+# **By hand.** tp 2, cp 2, ep 2, dp 1, pp 1; one layer, h = 4, kv = 2, 4 tokens, k = 1; 8 dense numbers, 16 in experts.
+# A ring all-reduce sends 2 · (n − 1)/n times its bytes (week 1); for two ranks, exactly its bytes.
+#
+# | | |
+# |---|---|
+# | copies of a dense weight, of an expert | 1 · 2 = 2, and 2/2 = 1 |
+# | tp: two all-reduces of 4 · 4 numbers, 32 bytes each | 64 |
+# | cp: keys and values, 4 · 2/2 numbers each, to one other rank | 16 |
+# | ep: 4/2 tokens, one copy, 4 wide: 16 bytes, half of them leave, out and back | 16 |
+# | gradients: 8/2 dense numbers, 8 bytes, over two ranks; experts have no copies | 8 |
+#
+# **`five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, experts)`** returns six numbers: how many
+# ranks sum a dense gradient; how many an expert's; the bytes that a rank sends in a forward on tp, on cp, on ep; and
+# those for all gradients, by ring all-reduces in bf16. *About 8 lines.*
+
+
+# %% exercise="week15.bill"
+def five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, experts):
+    """[ranks, ranks, bytes on tp, on cp, on ep, bytes of gradients], in bf16."""
+
+    ### BEGIN SOLUTION
+    def all_reduce(ranks, num_bytes):
+        return 2 * (ranks - 1) / ranks * num_bytes
+
+    copies, expert_copies, own = dp * cp, dp * cp // ep, layers / pp
+    on_tp = own * 2 * all_reduce(tp, 2 * tokens * hidden)
+    on_cp = own * (cp - 1) * 2 * 2 * tokens * kv / tp
+    on_ep = own * 2 * 2 * tokens / tp * k * hidden * (ep - 1) / ep
+    gradients = all_reduce(copies, 2 * dense / tp / pp) + all_reduce(expert_copies, 2 * experts / tp / pp / ep)
+    return [copies, expert_copies, on_tp, on_cp, on_ep, gradients]
+    ### END SOLUTION
+
+
+# %% check="week15.bill" points=1 optional=true
+sizes = {"layers": 32, "hidden": 4096, "kv": 1024, "tokens": 4096, "k": 2}
+sizes |= {"dense": 1_605_000_000, "experts": 45_097_000_000}
+axes = [{"tp": 2, "cp": 2, "ep": 4, "dp": 8, "pp": 4}, {"tp": 1, "cp": 1, "ep": 1, "dp": 1, "pp": 1}]
+check("week15.bill", five_axis_bill, cases=[mesh | sizes for mesh in axes])
+
+# %% [markdown]
+# ### Hunt: which axis broke the loss?
 #
 # Seven suspects train the same step. One is healthy. Each of the others has a bug from a public codebase, and their
 # logs look the same. These are the threads, in no particular order:
@@ -730,7 +781,7 @@ def culprit_in(table):
     return culprit(lambda tp=1, pp=1, cp=1, dp=1, ep=1: table[f"tp {tp}, pp {pp}, cp {cp}, dp {dp}, ep {ep}"])
 
 
-# %% check="week15.which-axis" points=3
+# %% check="week15.which-axis" points=3 optional=true
 check("week15.which-axis", culprit_in, cases=[{"suspect": number} for number in range(7)])
 
 # %% [markdown]
@@ -755,10 +806,9 @@ for suspect in (hunt.NORMS, hunt.LAST):
     print(culprit(lambda suspect=suspect, **sizes: gradients_on(suspect, **sizes)[1]), f"({suspect})")
 
 # %% [markdown]
-# The losses agree in every printed digit, but gradients are partial sums. This could go unnoticed for a month. (Router
-# and embeddings see only part of the positions, as norms do.)
+# The losses agree in every printed digit, but gradients are partial sums. This could go unnoticed for a month.
 #
-# ## 8 · A checkpoint for any mesh
+# ### A checkpoint for any mesh
 #
 # After a rank is lost, the remaining ranks need a different mesh. So a checkpoint must not say *rank 3 had this*,
 # but *these rows and columns of that tensor of the whole model*. Megatron's had local layer numbers, according to
@@ -806,7 +856,7 @@ def all_reads(saved, wanted):
     return [reads(piece, saved) for piece in wanted]
 
 
-# %% check="week15.reshard" points=3
+# %% check="week15.reshard" points=3 optional=true
 same = {"saved": [1, 1, 1, 1], "wanted": [1, 1, 1, 1], "layers": 2, "experts": 2, "what": "cut"}
 other_tp = same | {"saved": [2, 1, 1, 1], "wanted": [3, 1, 1, 1]}
 other_pp_ep = same | {"saved": [1, 2, 2, 2], "wanted": [1, 3, 1, 1], "layers": 6, "experts": 4}
@@ -852,7 +902,7 @@ def newest_complete(folders):
     ### END SOLUTION
 
 
-# %% check="week15.newest" points=2
+# %% check="week15.newest" points=2 optional=true
 saves = [[8, "good"], [9, "good"], [10, "a stray file"]], [[7, "good"], [8, "no manifest"], [9, "a file is cut short"]]
 worse = [[20, "good"], [30, "a bit is flipped"], [40, "half a manifest"], [50, "never renamed"]]
 none = [[1, "a file is gone"], [2, "the manifest lacks a rank"]]
@@ -860,7 +910,7 @@ cases = [{"ranks_saved": n, "steps": s} for n, s in zip((2, 3, 3, 2), (*saves, w
 check("week15.newest", newest_complete, cases=cases)
 
 # %% [markdown]
-# ## 9 · Kill a rank
+# ### Kill a rank
 #
 # Your trainer with dp 2 · tp 2 saves every four steps; your `newest_complete` and `reads` load. In step 11, rank 2 gets
 # a SIGKILL. **Predict:** from which step does training continue, and what is lost?
@@ -912,7 +962,7 @@ figures.show(figure, words)
 # %% [markdown]
 # Steps 9 and 10 ran twice. A failure costs half an interval on average.
 #
-# ## 10 · Interview: how often do you save?
+# ### Interview: how often do you save?
 #
 # Llama 3 405B had 419 unexpected interruptions in 54 days on 16,384 GPUs (arXiv 2407.21783, section 3.3.4): one in 3.1
 # hours, 5.78 years per GPU. A save stops the work for s seconds, a restart after a failure takes R seconds, and M is
@@ -948,32 +998,19 @@ def checkpoint_numbers(gpus, years_between_failures, save_seconds, restart_secon
     ### END SOLUTION
 
 
-# %% check="week15.interval" points=1
+# %% check="week15.interval" points=1 optional=true
 llama = {"gpus": 16384, "years_between_failures": 5.78, "save_seconds": 30, "restart_seconds": 600}
 check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 
 # %% [markdown]
-# Now write the answer that you would give, in five to eight sentences. Use your own numbers: how often Llama's job
-# should save, what it gains compared with once per hour, and what an asynchronous save changes in the formula and what
-# it does not. With ten times as many GPUs, which of s, R and T would you improve first?
-
-# %% [markdown] manual="week15.interview" points=2
-# ### BEGIN SOLUTION
-# With 16,384 GPUs something fails every 11,125 seconds, about 3.1 hours. With s = 30 s Young's interval is 817 s, just
-# under 14 minutes; Daly's is 797 s, so the choice between them does not matter. Goodput is 87.6%; with a save every
-# hour it is 77.6%: a number in a file is worth ten percent of 16,384 GPUs.
+# <details><summary>How often should Llama's job save? And with ten times as many GPUs, what would you improve
+# first?</summary>
 #
-# With an asynchronous save, s is only the time that steps actually wait: one copy to memory, a second or two. Then T
-# can be a few minutes, and the first factor is nearly one. R does not change, and T cannot be shorter than the time a
-# save takes to reach the disk. With ten times as many GPUs, M is 19 minutes. Then R = 600 s alone is half of M, more
-# than any cost of saving. So I would improve restarts first: spare nodes, rebuilding groups without all ranks, loading
-# from a neighbor's memory.
+# With s = 30 s every 817 s: goodput is 87.6%, against 77.6% with one save per hour. An asynchronous save shrinks s to
+# the time that steps wait. With ten times as many GPUs M is 19 minutes, and R = 600 s costs more than any save: improve
+# restarts. </details>
 #
-# Full marks: M from the number of GPUs, both goodputs, s as the blocking time, and R as the dominant term.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 11 · Challenge: a recipe under a cap
+# ### Challenge: a recipe under a cap
 #
 # Four ranks, a small model with four experts, five steps of Adam on eight sequences. **`recipe`** is a dict: `tp`,
 # `pp`, `dp`, `cp`, `ep`, `microbatches`, `schedule` (gpipe, 1f1b, interleaved, zb-h1, zbv), `zero`, `recompute` (none,
@@ -1002,11 +1039,11 @@ recipe = {"dp": 4}
 recipe = {"pp": 2, "dp": 2, "ep": 2, "zero": 1, "microbatches": 4, "learning_rate": 0.007}
 ### END SOLUTION
 
-# %% check="week15.recipe" points=3
+# %% check="week15.recipe" points=3 optional=true
 check("week15.recipe", recipe, cases=[{"part": "loss", "seed": 0}, {"part": "cap", "seed": 0}])
 
 # %% [markdown]
-# ## 12 · Read real code
+# ### Read real code
 #
 # In your installed PyTorch, open `torch/distributed/elastic/agent/server/api.py` (what torchrun does when a worker
 # dies) and `torch/distributed/checkpoint/filesystem.py`.
@@ -1026,11 +1063,11 @@ reading_answers["counts"] = False
 reading_answers["order"] = ["dump", "fsync", "rm_file", "rename"]
 ### END SOLUTION
 
-# %% check="week15.reading" points=1
+# %% check="week15.reading" points=1 optional=true
 check("week15.reading", reading_answers)
 
 # %% [markdown]
-# ## 13 · Optional: gradients that have types
+# ### Gradients that have types
 #
 # Three of the six bugs are type errors, such as treating a norm's partial sum as a whole one.
 # [spmd_types](https://github.com/meta-pytorch/spmd_types) from week 5 supports several axes. `P` is a partial sum, `I`
@@ -1063,34 +1100,3 @@ try:
     dist.destroy_process_group()
 except ImportError:
     print("spmd_types is not installed: this section is optional")
-
-# %% [markdown]
-# ## 14 · Recap
-#
-# <details><summary>Why divide the loss by all ranks' tokens before the backward, instead of averaging after
-# it?</summary>
-#
-# Then every gradient is a sum on every axis, and no divisor depends on the mesh.
-# </details>
-#
-# <details><summary>A training run is wrong with eight ranks and right with one. What do you compare first?</summary>
-#
-# The gradients of one step, name by name, on meshes that differ in one axis.
-# </details>
-#
-# ## 15 · Take away
-#
-# > **One.** For each gradient and each of five axes, ask which ranks have another part of the sum. At the end, divide
-# > once.
-#
-# > **Two.** Loss curves hide bugs. Compare gradients, one axis at a time.
-#
-# > **Three.** Only what does not depend on the mesh survives a failure: the data order, the names, the step.
-#
-# ## 16 · Going further
-#
-# - *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: the share of failures caused by hardware.
-# - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs that a
-#   program reported, and how it found them. Its author did not verify each one: which would you test first?
-#
-# **An experiment, not graded.** Train your `mine` for 200 steps on your own text: which number of section 3 grows?

@@ -3,6 +3,7 @@
 All cases of one world size run in one call. The tests then read the ranks' results.
 """
 
+import time
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -278,6 +279,17 @@ def test_a_first_call_is_made_and_not_counted():
     assert shardlab.run(time_three_calls, ranks=2) == [(3, 4, True)] * 2
     with pytest.raises(ValueError, match="use 1 or more"):
         collectives.seconds_of(lambda: None, group=None, repetitions=0)
+
+
+def late_on_one_rank(tensor, *, group):
+    if dist.get_rank() == 1 and tensor.numel() == 2:
+        time.sleep(0.05)
+    return tensor
+
+
+def test_an_all_reduce_takes_as_long_as_its_slowest_rank():
+    first, second = shardlab.run(collectives.seconds_by_size, late_on_one_rank, [4, 8], ranks=2)
+    assert first == second and min(first) > 0 and first[1] >= 0.05
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(8, 1.0), (4, 1.0), (2, 2.0), (None, 4.0)])

@@ -1,4 +1,4 @@
-"""The fraction of a step that a rank is idle, and the pipeline's speed-up over one GPU on the same batch."""
+"""The bubble as a share of the step and, as in PTD-P, of the working time; the speed-up over one GPU, as in GPipe."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from autograder.checks.formulas import formula_task, judge_numbers
 FORMULAS = ("shardlab.costs.clock.step",)
 
 
-def _bubble_and_speedup(case: Case) -> tuple[float, float]:
+def _bubble_and_speedup(case: Case) -> tuple[float, float, float]:
     idle = bubble_share(case["num_ranks"], case["num_microbatches"])
-    return idle, case["num_ranks"] * (1 - idle)
+    return idle, idle / (1 - idle), case["num_ranks"] * (1 - idle)
 
 
 def _draw_bubbles(rng: Random) -> list[Case]:
@@ -29,12 +29,13 @@ CHECK = Check(
     public=tuple({"num_ranks": ranks, "num_microbatches": num} for ranks, num in ((2, 1), (2, 4), (4, 8))),
     draw=_draw_bubbles,
     make=formula_task("bubble_and_speedup", ("num_ranks", "num_microbatches"), _bubble_and_speedup),
-    judge=judge_numbers(("the idle share of a rank", "the speed-up over one GPU")),
+    judge=judge_numbers(("idle time over the step", "idle time over working time", "the speed-up over one GPU")),
     program="without_ranks",
     masked=FORMULAS,
     hints=(
         "Count in units of one microbatch on one stage, forward and backward together.",
-        "The step takes M + P - 1 units, and a rank works for M of them. One GPU runs all stages of all microbatches.",
-        "idle = (P-1)/(M+P-1); one GPU takes M*P units, so the speed-up is M*P/(M+P-1).",
+        "The step takes M + P - 1 units; a rank works for M of them and idles for the rest. "
+        "One GPU runs all stages of all microbatches.",
+        "(P-1)/(M+P-1) of the step; (P-1)/M of the working time; one GPU takes M*P units: M*P/(M+P-1).",
     ),
 )

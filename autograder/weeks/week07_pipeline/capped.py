@@ -40,6 +40,7 @@ def _draw_capped(rng: Random) -> list[Case]:
 CHECK = Check(
     exercise="week07.capped",
     points=3,
+    optional=True,
     names=("capped",),
     public=(
         {"num_ranks": 4, "num_microbatches": 8, "max_activations": 4},

@@ -1,113 +1,70 @@
-"""A balance loss inside a layer: its gradient flows with its coefficient, once per step, the same on every mesh.
-
-Ranks have the same number of tokens; the loss of each microbatch counts the choices of all ranks. The page's `moe_step`
-runs each layer twice, as recomputation does, and averages gradients over ranks, as data parallelism does.
-"""
+"""A balance loss attached to a layer's output: its gradient arrives, with its coefficient and no other factor."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import torch
-from shardlab.costs.traffic import ring_all_reduce_bytes
 from torch import Tensor
 
-from autograder.checks.base import Case, Check, Reply, Task, calls_of, size, touched_input, trouble
-from autograder.checks.groups import group_task, members_of, working
-from autograder.weeks.week11_moe._shared import MASKED, TOLERANCE, clear_cut, drawn, value_on, wrong_tensors
+from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
+from autograder.weeks.week11_moe._shared import MASKED, clear_cut, drawn, one_rank, value_on, wrong_tensors
 
-NUMBER = 8  # bytes per count
 WHY = {
-    "the gradient of the router": "Does the loss flow? With which coefficient, how often per step, and which ranks' "
-    "choices does it count?",
-    "the gradient of the experts": "The balance loss must not change the layer's output or its gradient.",
-    "the counts": "Count all ranks' choices in all microbatches once, although every layer runs twice.",
+    "the output": "Attaching the loss must not change the layer's output.",
+    "the gradient of the router": "Does the loss flow? With which coefficient, and with which other factor?",
+    "the gradient of the experts": "The balance loss must not change the gradient of the layer's output.",
 }
 
 
-def one_process(
-    batches: list[Tensor], targets: list[Tensor], router: Tensor, scales: Tensor, k: int, coefficient: float
+def by_addition(
+    x: Tensor, target: Tensor, router: Tensor, scales: Tensor, k: int, coefficient: float
 ) -> dict[str, Tensor]:
-    """Both gradients and the counts of one process that has every rank's tokens, in float64."""
-    leaves = [one.double().requires_grad_() for one in (router, scales)]
-    counts = torch.zeros(len(router), dtype=torch.int64)
-    for x, target in zip(batches, targets, strict=True):
-        scores = (x.double() @ leaves[0].T).softmax(-1)
-        weights, experts = scores.topk(k, -1)
-        y = (weights.unsqueeze(-1) * leaves[1][experts]).sum(1) * x
-        load = torch.bincount(experts.flatten(), minlength=len(router))
-        balance = len(router) * (load / load.sum() * scores.mean(0)).sum()
-        (((y - target).square().mean() + coefficient * balance) / len(batches)).backward()
-        counts += load
-    gradients = [leaf.grad.float() for leaf in leaves if leaf.grad is not None]
-    return dict(zip(WHY, [*gradients, counts], strict=True))
+    """Output and gradients where coefficient times the loss is added to the training loss, in float64."""
+    router, scales = (one.double().requires_grad_() for one in (router, scales))
+    scores = (x.double() @ router.T).softmax(-1)
+    weights, experts = scores.topk(k, -1)
+    y = (weights.unsqueeze(-1) * scales[experts]).sum(1) * x
+    share = torch.bincount(experts.flatten(), minlength=len(router)) / experts.numel()
+    balance = len(router) * (share * scores.mean(0)).sum()
+    total = (y - target).square().mean() + coefficient * balance
+    of_router, of_scales = torch.autograd.grad(total, (router, scales))
+    return dict(zip(WHY, [y.detach().float(), of_router.float(), of_scales.float()], strict=True))
 
 
 def _make(case: Case, rng: Random) -> Task:
-    members, num, hidden, k = members_of(case), case["experts"], case["hidden"], case["k"]
+    num, hidden, k, tokens = case["experts"], case["hidden"], case["k"], case["tokens"]
     router, scales = drawn(rng, num, hidden), drawn(rng, num, hidden)
     router = router + torch.linspace(-0.3, 0.3, num).unsqueeze(1)  # some experts are more popular
-    needed = len(members) * case["microbatches"] * case["tokens"]
-    x = clear_cut(drawn(rng, 8 * needed, hidden) + 0.3, k, lambda rows: (rows @ router.T).softmax(-1), needed)
-    target = drawn(rng, needed, hidden)
-    parts = [one.view(case["microbatches"], len(members), case["tokens"], hidden) for one in (x, target)]
-    batches, targets = ([one.flatten(0, 1) for one in part] for part in parts)
-    expected = one_process(batches, targets, router, scales, k, case["coefficient"])
-    args: dict[int, list[Any]] = {}
-    for place, rank in enumerate(members):
-        mine = [[one[place].clone() for one in part] for part in parts]
-        args[rank] = [*mine, router.clone(), scales.clone(), k, case["coefficient"]]
-    small = 2 * case["microbatches"] * ring_all_reduce_bytes(len(members), NUMBER * num)
-    due = small + ring_all_reduce_bytes(len(members), router.nbytes + scales.nbytes)
-    return group_task(case, "moe_step", args, dict.fromkeys(members, expected), keeps_inputs=True, due=due)
+    x = clear_cut(drawn(rng, 8 * tokens, hidden) + 0.3, k, lambda rows: (rows @ router.T).softmax(-1), tokens)
+    args = [x, drawn(rng, tokens, hidden), router, scales, k, case["coefficient"]]
+    return one_rank("flow_step", args, by_addition(*args))
 
 
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := trouble(reply):
+    if problem := trouble(reply, ()):
         return problem
-    for rank in working(task):
-        if problem := wrong_tensors(rank, value_on(reply, rank), task.expected[rank], WHY, relative=TOLERANCE):
-            return problem
-        if problem := touched_input(rank, reply.ranks[rank], task):
-            return problem
-    for rank in working(task):
-        mine = sum(call.sent_bytes for call in calls_of(reply, rank))
-        if mine > task.facts["due"] + 64:
-            return (
-                f"Right, but rank {rank} sends {size(mine)}, and {size(task.facts['due'])} would be "
-                "enough: gradients, and E counts per microbatch. Do not send scores or choices."
-            )
-    return None
+    problem = wrong_tensors(0, value_on(reply, 0), task.expected[0], WHY)
+    return problem or touched_input(0, reply.ranks[0], task)
 
 
 def _draw(rng: Random) -> list[Case]:
-    """One, two and three ranks, part of the world; one microbatch and several; one choice and several."""
+    """One choice and several; coefficients below and above 1."""
 
-    def case(ranks: int, microbatches: int, k: int, **more: object) -> Case:
-        sizes = {"tokens": rng.randint(12, 24), "experts": rng.randint(5, 8), "hidden": rng.randint(4, 6)}
-        return (
-            {"ranks": ranks, "microbatches": microbatches, "k": k, **sizes}
-            | {"coefficient": rng.choice([0.25, 0.5, 0.75])}
-            | more
-        )
+    def case(k: int, coefficient: float) -> Case:
+        sizes = {"tokens": rng.randint(12, 40), "experts": rng.randint(5, 8), "hidden": rng.randint(4, 6)}
+        return sizes | {"k": k, "coefficient": coefficient}
 
-    return [
-        case(2, 1, 1),
-        case(3, 2, rng.randint(2, 3)),
-        case(4, 3, 2, subgroup=[1, 2, 3]),
-        case(2, 2, 2, subgroup=[1]),
-    ]
+    return [case(1, 0.5), case(2, rng.choice([0.25, 0.75])), case(3, 2.0)]
 
 
 CHECK = Check(
     exercise="week11.flow",
-    points=3,
-    names=("moe_step",),
+    points=2,
+    names=("flow_step",),
     public=(
-        {"ranks": 2, "microbatches": 1, "tokens": 12, "experts": 4, "hidden": 4, "k": 1, "coefficient": 0.5},
-        {"ranks": 4, "microbatches": 3, "tokens": 16, "experts": 6, "hidden": 5, "k": 2, "coefficient": 0.25}
-        | {"subgroup": [1, 2, 3]},
+        {"tokens": 12, "experts": 4, "hidden": 4, "k": 1, "coefficient": 0.5},
+        {"tokens": 30, "experts": 6, "hidden": 5, "k": 2, "coefficient": 0.25},
     ),
     draw=_draw,
     make=_make,
@@ -115,11 +72,8 @@ CHECK = Check(
     masked=MASKED,
     timeout=15.0,
     hints=(
-        "The page names six mistakes: loss thrown away, no coefficient, a wrong factor, once per microbatch, local "
-        "counts only, counted twice. Which of them can you rule out in your code?",
-        "backward: return gradient, ctx.loss's share of the total, which is 1. In the layer: return early where "
-        "`not torch.is_grad_enabled()`; all_reduce the load; share = load / load.sum(); scores.mean(0) is this rank's.",
-        "return WithLoss.apply(y, coefficient * loss / ____): the ranks' mean is taken by moe_step, the microbatches' "
-        "is not.",
+        "The line has three mistakes: its result is thrown away, it has a factor too many, and one that is missing.",
+        "backward: return gradient, and the loss's share of the total, which is 1.",
+        "return WithLoss.apply(y, ____ * balance_loss(scores, experts))",
     ),
 )

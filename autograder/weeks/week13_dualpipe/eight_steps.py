@@ -10,6 +10,16 @@ from autograder.checks.formulas import formula_task, shown, trouble_in_call, val
 from autograder.checks.schedules import BUILDERS
 
 NAMES = ("to_end", "length", "num_microbatches")
+WHY = (
+    "how many hops are there from the near stage to the far stage of this rank, by way of the middle?",
+    "how many hops are there from the far stage to the end and back, and how many forwards is that?",
+    "by how much must near forwards lead far ones in step 4, and by how much do they lead after step 2?",
+    "how many near forwards are left? On a middle rank, the first pair runs one after the other.",
+    "how many far forwards are left?",
+    "how many far backwards are left? An I is a backward; the second half of the words are I.",
+    "how many near backwards are left? An I is a backward.",
+    "how many I have no W yet?",
+)
 
 
 def steps_of(to_end: int, length: int, num_microbatches: int) -> list[list[str]]:
@@ -38,10 +48,12 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     expected = [(number, word) for number, words in enumerate(task.expected[0], 1) for word in words]
     for place, (word, wanted) in enumerate(zip_longest(received, expected)):
         if wanted is None:
-            return f"For ({shown(case)}): you return {len(received)} words, but the eight steps have {len(expected)}."
+            return f"For ({shown(case)}): your first {len(expected)} words are right; no W is left for word {place}."
         if word != wanted[1]:
             what = f"{word[:10]!r}" if word else "missing"
-            return f"For ({shown(case)}): word {place} is {what}; step {wanted[0]} differs from the table there."
+            return (
+                f"For ({shown(case)}): word {place} is {what}, which is wrong in step {wanted[0]}: {WHY[wanted[0] - 1]}"
+            )
     return None
 
 
@@ -64,8 +76,11 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "A row of the table is a list of words times its number of repetitions; add the eight lists.",
-        "Only steps 4 and 6 vary: the middle rank's first pair, and the Bs that become Is.",
-        "Step 6: words = [Bf, Bn] * (e + 1); from index e + 1 on, write I instead of B.",
+        "Answer the question of each step for e = 0, L = 2, m = 4 on paper before you write code: which counts are the "
+        "same for every m?",
+        "Steps 1 to 3 have 2c, e + 1 and c words. For the others, write a function that counts how many of a letter "
+        "your list has so far.",
+        "left = m - sum(part in kinds for word in words for part in word.split('&')): step 4 repeats left of Fn, step "
+        "5 of Ff, step 6 of Bf and If, step 7 of ____.",
     ),
 )

@@ -25,4 +25,5 @@ CHECK = reading_check(
         "block, "
         "then sends the current one, and only then computes.",
     ),
+    optional=True,
 )

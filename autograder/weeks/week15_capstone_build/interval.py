@@ -47,6 +47,7 @@ def _draw(rng: Random) -> list[Case]:
 CHECK = Check(
     exercise="week15.interval",
     points=1,
+    optional=True,
     names=("checkpoint_numbers",),
     public=(LLAMA_3, SMALL),
     draw=_draw,

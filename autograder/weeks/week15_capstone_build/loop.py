@@ -21,10 +21,10 @@ WHY = {
     "expert": "Do the routers' biases move by the loads of all ranks?",
 }
 BYTES = {
-    "tp": "Section 3 has the terms.",
-    "cp": "Section 3 has the terms.",
-    "pp": "Section 3 has the terms.",
-    "dp": "Section 3 has the terms.",
+    "tp": "The bill, in the optional part, has the terms.",
+    "cp": "The bill, in the optional part, has the terms.",
+    "pp": "The bill, in the optional part, has the terms.",
+    "dp": "The bill, in the optional part, has the terms.",
 }
 
 

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from shardlab.costs.hardware import GIB
     from shardlab.costs.layout import Layout
     from shardlab.costs.machines import find_accelerator, links_of
-    from shardlab.costs.memory.activations import layer_activation_bytes_exactly
+    from shardlab.costs.memory.activations import (
+        cache_bytes,
+        latent_attention_bytes,
+        layer_activation_bytes_exactly,
+    )
     from shardlab.costs.memory.states import parameters_on_stage, shard_elements, state_bytes, zero_state_bytes
     from shardlab.costs.models.flops import (
         attention_core_flops,

@@ -164,6 +164,22 @@ def tree_ring_crossover_bytes(num_ranks: int, alpha: float, beta: float) -> floa
     return alpha / beta * (num_ranks - 1 - levels) / (levels - (num_ranks - 1) / num_ranks)
 
 
+def all_reduce_samples(
+    num_ranks: int, points: Iterable[tuple[float, float]], algorithm: str = "ring"
+) -> list[tuple[float, float, float]]:
+    """Turn measured (bytes of the tensor, seconds) into (messages, bytes, seconds) of the slowest path."""
+    counted = [(*_all_reduce_steps(num_ranks, num_bytes, algorithm), seconds) for num_bytes, seconds in points]
+    return [(messages, messages * bytes_each, seconds) for messages, bytes_each, seconds in counted]
+
+
+def range_to_expect(link: Link, samples: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
+    """The smallest and the largest ratio of measured to predicted seconds, over samples as in `fit_alpha_beta`."""
+    ratios = [
+        seconds / (messages * link.alpha + num_bytes * link.beta) for messages, num_bytes, seconds in _positive(samples)
+    ]
+    return min(ratios), max(ratios)
+
+
 def fit_alpha_beta(samples: Iterable[tuple[float, float, float]]) -> Link:
     """Fit a link to measured (messages, bytes, seconds): seconds = alpha * messages + beta * bytes.
 

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from shardlab.exports import lazily
 
 if TYPE_CHECKING:
+    from shardlab.figures.animation import Animation, Frame, animate
     from shardlab.figures.bars import draw_bars, draw_memory, draw_paired_bars, draw_traffic
     from shardlab.figures.block import Region, draw_block, draw_regions
+    from shardlab.figures.bound import draw_least_makespan
     from shardlab.figures.experts import draw_fullest, draw_routing, draw_visits
     from shardlab.figures.maps import draw_groups, draw_own_trainer
     from shardlab.figures.measured import (
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
         draw_predicted_against_measured,
         draw_ring_against_tree,
     )
+    from shardlab.figures.moving import dispatch_frames, gather_frames, ring_frames
     from shardlab.figures.page import new_axes, new_rows, show
     from shardlab.figures.palette import PALETTE
     from shardlab.figures.plan import axis_bytes, draw_pareto, draw_step, layout_text, memory_rows, plan_explorer

@@ -57,7 +57,7 @@ def draw_causal_square(ax: Axes, owners: Sequence[int], *, documents: Sequence[i
     if not 0 < len(owners) <= MOST_CHUNKS:
         raise ValueError(f"{len(owners)} chunks cannot be read: draw 1 to {MOST_CHUNKS}")
     of_document, num_ranks, num = _documents(owners, documents), max(owners) + 1, len(owners)
-    colours = _colours(num_ranks)
+    colours = rank_colours(num_ranks)
     for query, rank in enumerate(owners):
         for key in range(num):
             seen = key <= query and of_document[key] == of_document[query]
@@ -97,7 +97,7 @@ def _documents(owners: Sequence[int], documents: Sequence[int]) -> list[int]:
     return of_document
 
 
-def _colours(num_ranks: int) -> list[str]:
+def rank_colours(num_ranks: int) -> list[str]:
     """Light to dark in equal steps, so that neighbors differ for every kind of color vision and in gray."""
     scale = colormaps["cividis"].reversed()
     return [to_hex(scale(rank / max(1, num_ranks - 1))) for rank in range(num_ranks)]

@@ -6,7 +6,9 @@ from shardlab.exports import lazily
 
 if TYPE_CHECKING:
     from shardlab.model import adam
+    from shardlab.model.attention import LatentAttention, angles, turns_of
     from shardlab.model.gpt import GPT, Block, GPTConfig, next_token_loss
+    from shardlab.model.modern import ModernBlock
     from shardlab.model.moe import MoE, MoEConfig
     from shardlab.model.moe_gpt import MoEGPT, routed, specialisation, visits_by_kind
     from shardlab.model.permutation import Capacity

@@ -84,6 +84,38 @@ class AttentionCore(nn.Module):
         return y_NTD.unflatten(0, (size, num_kv)).unflatten(2, (groups, length)).flatten(1, 2)
 
 
+class LatentAttention(nn.Module):
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): all keys and values from one latent.
+
+    A head's query and key have `nope` numbers from a latent and `rope` numbers with a rotary position; the rotary key
+    is computed from x and shared by all heads. Values have `value` numbers. For one sequence [S, H].
+    """
+
+    def __init__(self, hidden: int, heads: int, q_rank: int, kv_rank: int, *, nope: int, rope: int, value: int) -> None:
+        super().__init__()
+        self.heads, self.widths, self.core = heads, [nope, rope], AttentionCore(0.0, flash=nope + rope == value)
+        self.q_down, self.kv_down = nn.Linear(hidden, q_rank, bias=False), nn.Linear(hidden, kv_rank, bias=False)
+        self.q_up = nn.Linear(q_rank, heads * (nope + rope), bias=False)
+        self.k_up, self.v_up = (nn.Linear(kv_rank, heads * width, bias=False) for width in (nope, value))
+        self.shared_key = nn.Linear(hidden, rope, bias=False)
+        self.out = nn.Linear(heads * value, hidden, bias=False)
+
+    def forward(self, x_SH: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+        """turns: cosines and sines of the positions, from `turns_of`."""
+        cos, sin = (one.unsqueeze(1) for one in turns)
+        for_q, for_kv = (functional.rms_norm(y := down(x_SH), y.shape[-1:]) for down in (self.q_down, self.kv_down))
+        plain, rotary = self._by_head(self.q_up(for_q)).split(self.widths, -1)
+        key = turned(self.shared_key(x_SH).unsqueeze(1), cos, sin).expand(-1, self.heads, -1)
+        q_SAD = torch.cat([plain, turned(rotary, cos, sin)], -1)
+        k_SAD = torch.cat([self._by_head(self.k_up(for_kv)), key], -1)
+        v_SAD = self._by_head(self.v_up(for_kv))
+        y_BASD = self.core(*(one.transpose(0, 1).unsqueeze(0) for one in (q_SAD, k_SAD, v_SAD)))
+        return self.out(y_BASD[0].transpose(0, 1).flatten(1))
+
+    def _by_head(self, x_SW: Tensor) -> Tensor:
+        return x_SW.unflatten(-1, (self.heads, -1))
+
+
 def angles(positions: Tensor, width: int, *, base: float = BASE) -> Tensor:
     """Angles [..., S, D/2] of a head of width D at positions [..., S], in float32; ValueError for an odd width."""
     if width % 2:
@@ -100,6 +132,15 @@ def rotated(x_BASD: Tensor, angles_SD: Tensor) -> Tensor:
     """
     if angles_SD.dim() == 3:
         angles_SD = angles_SD.unsqueeze(1)
-    cos, sin = angles_SD.cos().to(x_BASD.dtype), angles_SD.sin().to(x_BASD.dtype)
-    first, second = x_BASD.chunk(2, dim=-1)
+    return turned(x_BASD, *turns_of(angles_SD, x_BASD.dtype))
+
+
+def turns_of(angles_SD: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the angles."""
+    return angles_SD.cos().to(dtype), angles_SD.sin().to(dtype)
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate pairs of one number from each half of a head."""
+    first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

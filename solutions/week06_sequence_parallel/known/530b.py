@@ -3,7 +3,7 @@
 
 
 def layer_of_530b():
-    return (8.81e8, 1.783e8, 0.653, 0.00546, 0.3333)
+    return (8.81e8, 1.783e8, 0.653, 0.00546, 0.3333, 126)
 
 
 # %% right_with_fractions
@@ -18,7 +18,8 @@ def layer_of_530b():
     tp = s * h * (10 + Fraction(24, t) + scores / t)
     selective = s * h * Fraction(34, t)
     extra = Fraction(s, 18 * h) / (1 + Fraction(s, 6 * h))
-    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3))]
+    rate = 96 * 105 * 1920 * s * h**2 * (1 + Fraction(s, 6 * h)) / Fraction("60.1") / 2240 / 10**12
+    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3), rate)]
 
 
 # %% twice_the_attention of="right_with_fractions"
@@ -36,14 +37,14 @@ def layer_of_530b():
 # %% full_of_two of="right_with_fractions"
 """Wrong: a forward as a share of the backward."""
 
-# -    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3))]
-# +    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 2))]
+# -    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3), rate)]
+# +    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 2), rate)]
 
 # %% full_of_four of="right_with_fractions"
 """Wrong: a forward as a share of all four."""
 
-# -    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3))]
-# +    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 4))]
+# -    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3), rate)]
+# +    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 4), rate)]
 
 # %% one_gpu of="right_with_fractions"
 """Wrong: without tensor parallelism."""
@@ -54,14 +55,14 @@ def layer_of_530b():
 # %% saves_of_tp of="right_with_fractions"
 """Wrong: the share that is saved without sequence parallelism."""
 
-# -    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3))]
-# +    return [float(one) for one in (tp, selective, scores / t / (10 + Fraction(24, t) + scores / t), extra, Fraction(1, 3))]
+# -    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3), rate)]
+# +    return [float(one) for one in (tp, selective, scores / t / (10 + Fraction(24, t) + scores / t), extra, Fraction(1, 3), rate)]
 
 # %% keeps_for_saves of="right_with_fractions"
 """Wrong: the share that is left."""
 
-# -    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3))]
-# +    return [float(one) for one in (tp, selective, 34 / (34 + scores), extra, Fraction(1, 3))]
+# -    return [float(one) for one in (tp, selective, scores / (34 + scores), extra, Fraction(1, 3), rate)]
+# +    return [float(one) for one in (tp, selective, 34 / (34 + scores), extra, Fraction(1, 3), rate)]
 
 # %% gpt3 of="right_with_fractions"
 """Wrong: GPT-3's sizes."""
@@ -74,3 +75,27 @@ def layer_of_530b():
 
 # -    selective = s * h * Fraction(34, t)
 # +    selective = s * h * (10 + Fraction(24, t))
+
+# %% model_flops of="right_with_fractions"
+"""Wrong: counts three forwards, without the recomputation that MT-NLG counts."""
+
+# -    rate = 96 * 105 * 1920 * s * h**2 * (1 + Fraction(s, 6 * h)) / Fraction("60.1") / 2240 / 10**12
+# +    rate = 72 * 105 * 1920 * s * h**2 * (1 + Fraction(s, 6 * h)) / Fraction("60.1") / 2240 / 10**12
+
+# %% without_attention of="right_with_fractions"
+"""Wrong: leaves out the scores, 1.6% of the FLOPs."""
+
+# -    rate = 96 * 105 * 1920 * s * h**2 * (1 + Fraction(s, 6 * h)) / Fraction("60.1") / 2240 / 10**12
+# +    rate = 96 * 105 * 1920 * s * h**2 / Fraction("60.1") / 2240 / 10**12
+
+# %% flops_not_tera of="right_with_fractions"
+"""Wrong: FLOP/s instead of teraFLOP/s."""
+
+# -    rate = 96 * 105 * 1920 * s * h**2 * (1 + Fraction(s, 6 * h)) / Fraction("60.1") / 2240 / 10**12
+# +    rate = 96 * 105 * 1920 * s * h**2 * (1 + Fraction(s, 6 * h)) / Fraction("60.1") / 2240
+
+# %% of_one_replica of="right_with_fractions"
+"""Wrong: divides by the 280 GPUs of one replica, with the batch of all eight."""
+
+# -    rate = 96 * 105 * 1920 * s * h**2 * (1 + Fraction(s, 6 * h)) / Fraction("60.1") / 2240 / 10**12
+# +    rate = 96 * 105 * 1920 * s * h**2 * (1 + Fraction(s, 6 * h)) / Fraction("60.1") / 280 / 10**12

@@ -4,32 +4,30 @@
 # %% all_of_step_six of="right_as_taught"
 """Wrong: every backward of step 6 leaves its W."""
 
-# -    words += [word if place <= to_end else word.replace("B", "I") for place, word in enumerate(ends)]
-# +    words += [word if place < 0 else word.replace("B", "I") for place, word in enumerate(ends)]
-
-# -    return words + ["W"] * (to_end + 1)
-# +    return words + ["W"] * (2 * to_end + 2)
+# -    half = len(ends) // 2
+# +    half = 0
 
 # %% never_overlaps of="right_as_taught"
 """Wrong: runs every F and B one by one."""
 
-# -    main = ["Fn&Bf", "Ff&Bn"] * (num_microbatches - 2 * length + to_end + 1)
-# +    main = ["Fn", "Bf", "Ff", "Bn"] * (num_microbatches - 2 * length + to_end + 1)
+# -    main = ["Fn&Bf", "Ff&Bn"] * left("Fn")
+# +    main = ["Fn", "Bf", "Ff", "Bn"] * left("Fn")
 
 # %% no_zero_bubble_at_the_end of="right_as_taught"
 """Wrong: step 6 has full backwards only."""
 
-# -    words += [word if place <= to_end else word.replace("B", "I") for place, word in enumerate(ends)]
-# -    words += ["W", "In"] * to_middle
-# -    return words + ["W"] * (to_end + 1)
+# -    half = len(ends) // 2
+# -    words += ends[:half] + [word.replace("B", "I") for word in ends[half:]]
+# -    words += ["W", "In"] * left("Bn", "In")
+# -    return words + ["W"] * (words.count("If") + words.count("In") - words.count("W"))
 # +    words += ends
-# +    return words + ["Bn"] * to_middle
+# +    return words + ["Bn"] * left("Bn")
 
 # %% one_turn_short of="right_as_taught"
 """Wrong: step 4 has one turn too few."""
 
-# -    main = ["Fn&Bf", "Ff&Bn"] * (num_microbatches - 2 * length + to_end + 1)
-# +    main = ["Fn&Bf", "Ff&Bn"] * (num_microbatches - 2 * length + to_end)
+# -    main = ["Fn&Bf", "Ff&Bn"] * left("Fn")
+# +    main = ["Fn&Bf", "Ff&Bn"] * (left("Fn") - 1)
 
 # %% overlaps_the_first_pair of="right_as_taught"
 """Wrong: the middle rank overlaps its first pair too."""
@@ -43,14 +41,35 @@
 # -    words += ["If", "W", "Ff"] * to_middle
 # +    words += ["If", "Ff"] * to_middle
 
-# -    return words + ["W"] * (to_end + 1)
-# +    return words + ["W"] * length
+# %% step_three_keeps_the_lead of="right_as_taught"
+"""Wrong: near forwards stay 2c ahead, as if every slot of the steady state started one."""
+
+# -    words += ["If", "W", "Ff"] * to_middle
+# +    words += ["If", "W", "Fn", "Ff"] * to_middle
+
+# %% step_three_closes_the_lead of="right_as_taught"
+"""Wrong: near forwards lose their whole lead of 2c."""
+
+# -    words += ["If", "W", "Ff"] * to_middle
+# +    words += ["If", "W", "Ff"] * (2 * to_middle)
+
+# %% to_the_end_but_not_back of="right_as_taught"
+"""Wrong: step 2 counts the hops to the end, and forgets the gradient's way back."""
+
+# -    words += ["Fn", "Ff"] * (to_end + 1)
+# +    words += ["Fn", "Ff"] * (to_end // 2 + 1)
+
+# %% an_i_is_no_backward of="right_as_taught"
+"""Wrong: counts the backwards that are left without those of step 3."""
+
+# -    ends = ["Bf", "Bn"] * left("Bf", "If")
+# +    ends = ["Bf", "Bn"] * left("Bf")
 
 # %% streams_swapped of="right_as_taught"
 """Wrong: near for far in the steady state."""
 
-# -    main = ["Fn&Bf", "Ff&Bn"] * (num_microbatches - 2 * length + to_end + 1)
-# +    main = ["Ff&Bn", "Fn&Bf"] * (num_microbatches - 2 * length + to_end + 1)
+# -    main = ["Fn&Bf", "Ff&Bn"] * left("Fn")
+# +    main = ["Ff&Bn", "Fn&Bf"] * left("Fn")
 
 # %% two_ranks_deep of="right_as_taught"
 """Wrong: right for half pipelines of two ranks."""

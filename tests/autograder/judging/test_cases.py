@@ -31,7 +31,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
     "week05.bill": ("tensor_parallel_bill", (2, 1, 2, 4, 8), [64, 24, 16], "a layer has four all-reduces: 64."),
     "week05.why-eight": ("layer_seconds", (2, 1, 2, 100, 4, 1, 8), (1.56, 4), "On two ranks it is 1.56 s"),
     "week06.activations": ("activation_bytes", (2, 1, 4, 2, 2), [312, 196, 156, 176, 136, 16], "8·(10 + 24/2 + 5/2)"),
-    "week07.bubble": ("bubble_and_speedup", (2, 2), (1 / 3, 4 / 3), "3 units | 2 | 1/3 | 4 units | 4/3"),
+    "week07.bubble": ("bubble_and_speedup", (2, 2), (1 / 3, 1 / 2, 4 / 3), "3 units | 2 | 1/3 | 1/2 | 4 units | 4/3"),
     "week07.split-stages": ("split_stages", ([3, 1, 1, 1], 2), [1, 3], "`[1, 3]` makes 3 and 3."),
     "week07.gpipe": (
         "gpipe",
@@ -62,6 +62,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         ],
         "2 + 0 = 2: `1F0 1F1` | `3F0 3B0 3F1 3B1` | `1B0 1B1` |",
     ),
+    "week08.held": ("held_bytes", (2, 1, 5, 3), (5, 8), "the 3 bytes that W0 needs: 5 + 3 = 8."),
     "week08.zb-h1": (
         "zb_h1",
         (2, 2),

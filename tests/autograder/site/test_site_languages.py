@@ -86,7 +86,7 @@ ASKED = re.compile(r"^(After this (?:week|page) you can|\*\*Before you start\*\*
 @pytest.mark.parametrize("week", WEEKS)
 def test_every_goal_of_a_week_has_its_chinese(week):
     goals = GOAL.findall(MARKDOWN[week][0])
-    assert len(goals) == 3
+    assert len(goals) == (0 if week.startswith("quiz") else 3)
     for goal in goals + ASKED.findall(MARKDOWN[week][0]):
         chinese = languages.prompt_in_chinese(goal.replace("**", ""))
         assert chinese is not None, f'add a line for "{goal}" to prompts.toml'

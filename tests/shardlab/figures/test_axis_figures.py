@@ -12,6 +12,7 @@ from shardlab.figures import (
     draw_causal_square,
     draw_exchange,
     draw_fullest,
+    draw_least_makespan,
     draw_masks,
     draw_regions,
     draw_routing,
@@ -19,8 +20,10 @@ from shardlab.figures import (
     new_axes,
 )
 from shardlab.figures.block import LAST_STEP, POINTS
+from shardlab.figures.bound import round_trips
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.timeline import BACKWARD, FORWARD, draw_pair, pair_pieces
+from shardlab.pipeline_parallel.bounds import least_makespan
 
 # ---- The square of a causal mask: owners of blocks, their step, and the amount of work -------------------------------
 
@@ -186,6 +189,28 @@ def test_what_cannot_be_drawn_is_refused():
 
 
 # ---- Inside an overlapped pair: pieces start after their dependencies, and each lane does one thing at a time --------
+
+
+@pytest.mark.parametrize("sizes", [(4, 8, 2), (4, 8, 1), (3, 5, 2), (2, 1, 1), (1, 4, 3), (3, 7, 9)])
+def test_round_trips_end_at_the_bound_and_never_need_more_places(sizes):
+    num_ranks, _, most = sizes
+    trips = round_trips(*sizes)
+    assert max(trip[-1].end for _, trip in trips) == least_makespan(*sizes)
+    for place in range(min(most, num_ranks)):
+        own = [(trip[0].begin, trip[-1].end) for lane, trip in trips if lane == place]
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(own))
+    last = [trip[num_ranks - 1].begin for _, trip in trips[-1 - trips[-1][0] :]]
+    assert all(after - before == 3 for before, after in pairwise(last))  # one F and one B on the last rank
+
+
+def test_a_lower_bound_says_where_each_part_comes_from():
+    _, ax = new_axes(8, 1.9)
+    sentence = draw_least_makespan(ax, 4, 8, 2)
+    assert "the last 2 of 8 enter after 3 full rounds, at 36 or later" in sentence and "ends at 51." in sentence
+    assert ax.get_title(loc="left").endswith("no step takes less than 51 units")
+    assert sum(patch.get_linewidth() == 1.8 for patch in ax.patches) == 2
+    with pytest.raises(ValueError, match="too many to see"):
+        draw_least_makespan(ax, 8, 100, 2)
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -261,6 +261,23 @@ def test_a_fit_finds_the_link_that_made_the_samples():
     assert traffic.fit_alpha_beta(samples) == pytest.approx((ALPHA, BETA))
 
 
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_a_fit_of_an_all_reduce_finds_its_link_and_its_range(algorithm):
+    link = {"alpha": ALPHA, "beta": BETA}
+    points = [(size, traffic.all_reduce_seconds(4, size, **link, algorithm=algorithm)) for size in (1e3, 1e5, 1e7)]
+    samples = traffic.all_reduce_samples(4, points, algorithm)
+    fitted = traffic.fit_alpha_beta(samples)
+    assert fitted == pytest.approx((ALPHA, BETA)) and traffic.range_to_expect(fitted, samples) == pytest.approx((1, 1))
+    slow = [(messages, num_bytes, 3 * seconds) for messages, num_bytes, seconds in samples]
+    assert traffic.range_to_expect(fitted, [*samples, *slow]) == pytest.approx((1, 3))
+
+
+def test_samples_of_the_page():
+    assert traffic.all_reduce_samples(2, [(1e6, 3e-3), (3e6, 5e-3)]) == [(2, 1e6, 3e-3), (2, 3e6, 5e-3)]
+    link = traffic.fit_alpha_beta([(2, 1e6, 3e-3), (2, 3e6, 5e-3)])
+    assert link == pytest.approx((1e-3, 1e-9))  # 1 ms for each message, 1 ms for each megabyte
+
+
 def test_a_fit_is_never_negative():
     falling = [(6, 1e3, 2e-3), (6, 1e6, 1e-3)]
     assert traffic.fit_alpha_beta(falling).beta == 0

@@ -9,10 +9,17 @@ import torch
 import torch.distributed as dist
 from shardlab import meter
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory.activations import layer_activation_bytes_exactly, layer_activation_tensors
+from shardlab.costs.memory.activations import (
+    cache_bytes,
+    latent_attention_bytes,
+    layer_activation_bytes_exactly,
+    layer_activation_tensors,
+)
 from shardlab.costs.memory.stage import gpt_layer_activation_bytes
-from shardlab.costs.models.model import Transformer
+from shardlab.costs.models.model import Latent, Transformer
+from shardlab.costs.models.zoo import find_model
 from shardlab.meter.held import saved
+from shardlab.model.attention import LatentAttention, angles, turned, turns_of
 from shardlab.model.dropout import Dropout
 from shardlab.model.gpt import GPT, Block, GPTConfig
 from shardlab.model.recomputation import recompute
@@ -144,6 +151,44 @@ def test_one_kernel_keeps_a_sum_of_exponentials_for_each_head_and_token():
     assert total == s * b * h * (34 + 8 / h + 4 * a / h)
     names = [one.name for one in layer_activation_tensors(model, Layout(), dropout=False)]
     assert "sums of exponentials" in names and not any("mask" in name or "softmax" in name for name in names)
+
+
+@pytest.mark.parametrize("value", [12, 20, 5])  # 12 is the keys' width: one kernel; otherwise scores are kept
+def test_latent_attention_keeps_what_the_formula_says(value):
+    layer, length = LatentAttention(48, 3, 10, 6, nope=8, rope=4, value=value), 20
+    turns = turns_of(angles(torch.arange(length), 4), torch.float32)
+    with saved([*layer.parameters(), *turns]) as kept:
+        layer(torch.randn(length, 48), turns)
+    sizes = Latent(q_rank=10, kv_rank=6, nope=8, rope=4, value=value)
+    model = Transformer("latent", 1, 48, 3, 3, 1, 1, length, head_dim=1, latent=sizes, flash=value == 12)
+    parts = layer_activation_tensors(model, Layout(), dropout=False, bytes_each=4)
+    block = 4 * length * 48
+    assert kept.num_bytes == block + sum(one.num_bytes for one in parts if one.inside.startswith("attention"))
+    if model.flash:
+        assert kept.num_bytes == length * latent_attention_bytes(model, bytes_each=4)
+
+
+def test_latent_attention_is_attention_with_keys_from_the_latent():
+    torch.manual_seed(0)
+    layer, x = LatentAttention(16, 2, 5, 6, nope=3, rope=2, value=4), torch.randn(7, 16)
+    turns = turns_of(angles(torch.arange(7), 2), torch.float32)
+    latent = functional.rms_norm(layer.kv_down(x), (6,))
+    queries = layer.q_up(functional.rms_norm(layer.q_down(x), (5,))).view(7, 2, 5)
+    heads = []
+    for head in range(2):
+        key = torch.cat([latent @ layer.k_up.weight.view(2, 3, 6)[head].T, turned(layer.shared_key(x), *turns)], -1)
+        query = torch.cat([queries[:, head, :3], turned(queries[:, head, 3:], *turns)], -1)
+        scores = (query @ key.T / 5**0.5).masked_fill(torch.ones(7, 7).triu(1).bool(), -torch.inf)
+        heads.append(scores.softmax(-1) @ (latent @ layer.v_up.weight.view(2, 4, 6)[head].T))
+    torch.testing.assert_close(layer(x, turns), layer.out(torch.cat(heads, -1)))
+
+
+def test_repeating_the_up_projections_leaves_latents_and_the_output():
+    v3 = find_model("deepseek-v3")
+    assert latent_attention_bytes(v3) == 186_888 and latent_attention_bytes(v3, expanded_again=True) == 51_840
+    assert cache_bytes(v3) == 2 * (512 + 64) and cache_bytes(find_model("llama3-8b")) == 2 * 2 * 1024
+    with pytest.raises(ValueError, match="no latent attention"):
+        latent_attention_bytes(find_model("llama3-8b"))
 
 
 # ---- Masks on real ranks: equal for replicated activations, different for split ones. --------------------------------
