@@ -612,8 +612,8 @@ figures.show(figure, figures.draw_timelines(axes, rows))
 #
 # **`predict_trace(rank, world, pp, microbatches, visit)`** returns a dict; a run decides:
 #
-# 1. `"ranks"`: the global ranks of this rank's pipeline. Ranks 0 to world/pp − 1 hold the first stage;
-# 2. `"before"`: how many messages it starts before its first `backward_step`;
+# 1. `"ranks"`: global ranks of this rank's pipeline, world/pp apart;
+# 2. `"before"`: how many messages start before its first `backward_step`;
 # 3. `"next"`: which messages start together after the `visit`-th visit to `send_forward_recv_backward`, in order; `[]`
 #    if it has fewer.
 #

@@ -513,13 +513,12 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # **`predict_trace(rank, pp, chunks, microbatches, visit)`** returns a dict; a run decides:
 #
 # 1. `"before"`: how many forwards of chunks the rank runs before its first backward;
-# 2. `"forward"`: `[chunk, microbatch]` of its `visit`-th forward, counted from 1;
+# 2. `"forward"`: `[chunk, microbatch]` of its `visit`-th forward;
 # 3. `"backward"`: the chunk of its `visit`-th backward;
-# 4. `"messages"`: how many messages it starts, sends and receives.
+# 4. `"messages"`: how many messages it starts.
 #
 # **By hand**, P = 2, v = 2, M = 4, rank 0: chunk 0 with microbatches 0 and 1, chunk 1 with both, chunk 0 with 2, …;
-# backwards begin with chunk 1. Warm-up 2(P−1) + (v−1)P = 4, and one: 5. Messages: 32 less 8, as chunk 0 is the first
-# stage. *About 7 lines.*
+# Warm-up 2(P−1) + (v−1)P = 4, and one: 5. Messages: 32 less 8. *About 7 lines.*
 
 # %%
 from autograder.traces import Pipeline, places, record
