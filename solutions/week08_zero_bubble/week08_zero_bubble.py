@@ -517,7 +517,7 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # 3. `"backward"`: the chunk of its `visit`-th backward;
 # 4. `"messages"`: how many messages it starts.
 #
-# **By hand**, P = 2, v = 2, M = 4, rank 0: chunk 0 with microbatches 0 and 1, chunk 1 with both, chunk 0 with 2, …;
+# **By hand**, P = 2, v = 2, M = 4, rank 0: chunk 0 with microbatches 0 and 1, chunk 1 with both, chunk 0 with 2.
 # Warm-up 2(P−1) + (v−1)P = 4, and one: 5. Messages: 32 less 8. *About 7 lines.*
 
 # %%
