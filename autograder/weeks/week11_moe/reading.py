@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autograder.checks.reading import reading_check
 
 READING = {
@@ -16,7 +18,7 @@ READING = {
     ],
 }
 
-CHECK = reading_check(
+READ = reading_check(
     "week11.reading",
     READING,
     {
@@ -30,3 +32,5 @@ CHECK = reading_check(
         "topk // group_topk. Logits come before choices, choices before drops, and counting comes last.",
     ),
 )
+
+CHECK = replace(READ, optional=True)
