@@ -198,6 +198,11 @@ def gather_plan(num_units, prefetch):
 cases = [{"num_units": 3, "prefetch": 0}, {"num_units": 4, "prefetch": 1}]
 check("week04.plan", gather_plan, cases=cases)
 
+# %%
+# Step through your plan: own slices are light blue, gathered ones dark.
+frames = figures.gather_frames(gather_plan(3, 1), num_ranks=4)
+figures.animate("FSDP gathers, uses and frees each unit", frames)
+
 # %% [markdown]
 # ## 5 · Gather, use, free on real ranks
 #

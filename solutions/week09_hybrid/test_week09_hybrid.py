@@ -2,10 +2,13 @@
 
 import inspect
 import re
+from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel import layers
+from shardlab.costs.axis_traffic import traffic_of_step
 from shardlab.costs.layout import Layout
 from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory.states import parameters_on_stage, zero_state_bytes
@@ -15,6 +18,7 @@ from shardlab.mesh.axes import DENSE
 from shardlab.mesh.nodes import link_bytes_per_second
 
 from autograder.authoring import notebooks
+from autograder.weeks.week09_hybrid import order
 from autograder.weeks.week09_hybrid.axis_bytes import GPT3, expected
 from autograder.weeks.week09_hybrid.rank_37 import MESH, RANK
 from autograder.weeks.week09_hybrid.reading import READING
@@ -78,3 +82,26 @@ def test_a_hang_ends_with_the_line_of_every_rank(judged):
     verdict = judged("week09.same-order", "own_group_first", timeout=6.0)
     lines = re.findall(r"rank \d waits in .* of your cell, in (?:my_groups|sum_on_each_axis)\(\)", verdict.text)
     assert verdict.points == 0 and len(lines) == 4  # which of the two depends on when ranks meet
+
+
+def test_llama_3_s_order_costs_what_the_page_says():
+    layout = Layout(**order.LLAMA3, num_microbatches=16, virtual=7, sequence_parallel=True, zero=2)
+    sent = traffic_of_step(replace(ZOO["llama3-405b"], sequence=131072), layout).by_axis
+    assert all(sent[name] == pytest.approx(order.SENT[name], abs=5e7) for name in sent if name != "ep")
+    assert layout.world == 16384
+    seconds = {
+        inside: order.seconds(order.case_of([*inside], order.LLAMA3, sent, 8, 4.5e11, 5e10))
+        for inside in permutations(order.LLAMA3)
+    }
+    as_published = seconds["tp", "cp", "pp", "dp"]
+    assert all((one == as_published) == (inside[0] == "tp") for inside, one in seconds.items())
+    assert max(one["tp"] for one in seconds.values()) == pytest.approx(9 * as_published["tp"])
+
+
+def test_the_paper_s_example_of_16_gpus():
+    two = dict.fromkeys(order.LLAMA3, 2)
+    took = [
+        order.seconds(order.case_of(axes, two, dict.fromkeys(two, 80e9), 4, 4e11, 5e10))["tp"]
+        for axes in (["tp", "cp", "pp", "dp"], ["dp", "pp", "cp", "tp"])
+    ]
+    assert took == [0.2, 1.6]

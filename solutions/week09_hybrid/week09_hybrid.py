@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 9 · Hybrid parallelism (混合并行): who talks to whom?
 #
-# *3 hours · 2 to 8 ranks · no GPU needed*
+# *Core: about 160 minutes; optional: about 40 · 2 to 8 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -343,25 +343,28 @@ def where(rank=21, order="tp-dp-pp"):
 # ## 7 · A step over three axes
 #
 # Each stage of the pipeline is `y = relu(x @ A) @ B`. A rank holds `A[H, F_tp]` (`columns`) and `B[F_tp, H]` (`rows`)
-# of its stage. `inputs` and `targets` are its replica's part of the batch, as one microbatch.
+# of its stage. `inputs` and `targets` are its replica's part of the batch: m = `num_microbatches` microbatches of equal
+# size, one after the other.
 #
-# **`hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)`** returns the loss, which is
-# `mse_loss(y, targets)` of this part in the last stage and None in the others, and then the gradients of `columns`
-# and `rows`. The gradients must equal those that one process gets from the mean loss over the whole batch. Combine
-# week 7's messages, week 5's operators `copy_to_tp` (f) and `reduce_from_tp` (g), and week 2's mean. Send no more
-# than this: on tp, one all-reduce in the forward and one in the backward (stage 0 needs none in the backward); on pp,
-# an activation and its gradient; on dp, the gradients once. *About 15 lines.*
+# **`hybrid_step(columns, rows, inputs, targets, num_microbatches, *, tp_group, pp_group, dp_group)`** returns the loss,
+# which is `mse_loss` of this part in the last stage and None in the others, and then the gradients of `columns` and
+# `rows`. The gradients must equal those that one process gets from the mean loss over the whole batch. Combine week 7's
+# messages in GPipe's order (all forwards, then all backwards), week 5's operators `copy_to_tp` (f) and `reduce_from_tp`
+# (g), and week 2's mean. Send no more than this: on tp, one all-reduce in each forward and one in each backward (stage
+# 0 needs none in the backward); on pp, an activation and its gradient for each microbatch; on dp, the gradients once,
+# after the last microbatch. No stage may wait for a gradient before it has sent its second activation. *About 20
+# lines.*
 #
-# **By hand**, two stages. On tp: x = `[1]`, rank 0 has the column `[2]` and the row `[1]`, rank 1 `[3]` and `[1]`;
-# their partial outputs are 2 and 3, and y = `[5]` on both. On pp:
+# **By hand**, two stages, two microbatches. On tp: x = `[1]`, rank 0 has the column `[2]` and the row `[1]`, rank 1
+# `[3]` and `[1]`; their partial outputs are 2 and 3, and y = `[5]` on both. On pp, in the slots of week 7:
 #
-# | | stage 0 | stage 1 |
-# |---|---|---|
-# | 1 | y from `inputs`; sends y | receives y as its x |
-# | 2 | waits | its own y, the loss, `loss.backward()`; sends `x.grad` |
-# | 3 | receives it; `y.backward(gradient)` | |
+# | | 1 | 2 | 3 | 4 | 5 | 6 |
+# |---|---|---|---|---|---|---|
+# | stage 0 | F0, sends y | F1, sends y | | | gets a gradient, B0 | B1 |
+# | stage 1 | | gets x, F0 | gets x, F1 | B0, sends `x.grad` | B1, sends | |
 #
-# Finally, on dp, in every stage: sum the gradients of the replicas and divide by the number of replicas.
+# In slot 2 both stages work, on different microbatches. Each of the m losses counts 1/m. Finally, on dp, in every
+# stage: sum the gradients of the replicas and divide by the number of replicas.
 #
 # **Predict first:** which of the three groups does each line need? Write it next to the line before you run the cell.
 #
@@ -372,9 +375,9 @@ def where(rank=21, order="tp-dp-pp"):
 #
 # <details><summary>Hint 2: the way back</summary>
 #
-# Call `requires_grad_()` on the tensor that you receive from the previous stage. `y.backward(gradient)`, with the
-# gradient from the next stage, then fills `x.grad`. Send it to the previous stage. The forward send is
-# `dist.send(y.detach(), group=pp_group, group_dst=stage + 1)`.
+# Call `requires_grad_()` on the tensor that you receive from the previous stage, and keep `(x, y)`. Later,
+# `y.backward(gradient)`, with the gradient from the next stage, fills `x.grad`: send it to the previous stage. The
+# forward send is `dist.send(y.detach(), group=pp_group, group_dst=stage + 1)`.
 # </details>
 
 # %%
@@ -382,36 +385,41 @@ from mine.tensor_parallel import copy_to_tp, reduce_from_tp  # your f and g of w
 
 
 # %% exercise="week09.hybrid-step"
-def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group):
+def hybrid_step(columns, rows, inputs, targets, num_microbatches, *, tp_group, pp_group, dp_group):
     """Runs one step of this rank's stage; returns the loss (None before the last stage) and the two gradients."""
     stage, last = dist.get_rank(pp_group), dist.get_world_size(pp_group) - 1
     columns, rows = columns.clone().requires_grad_(), rows.clone().requires_grad_()
-    x, loss = inputs.clone(), None
+    parts = zip(inputs.chunk(num_microbatches), targets.chunk(num_microbatches), strict=True)
+    kept = []
     ### BEGIN SOLUTION
-    if stage > 0:
-        dist.recv(x, group=pp_group, group_src=stage - 1)
-        x.requires_grad_()
-    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
-    if stage == last:
-        loss = mse_loss(y, targets)
-        loss.backward()
-    else:
-        dist.send(y.detach(), group=pp_group, group_dst=stage + 1)
-        gradient = torch.empty_like(y)
-        dist.recv(gradient, group=pp_group, group_src=stage + 1)
+    for part, target in parts:
+        x = part.clone()
+        if stage > 0:
+            dist.recv(x, group=pp_group, group_src=stage - 1)
+            x.requires_grad_()
+        y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+        if stage < last:
+            dist.send(y.detach(), group=pp_group, group_dst=stage + 1)
+        kept.append((x, y if stage < last else mse_loss(y, target) / num_microbatches))
+    for x, y in kept:
+        gradient = None
+        if stage < last:
+            gradient = torch.empty_like(y)
+            dist.recv(gradient, group=pp_group, group_src=stage + 1)
         y.backward(gradient)
-    if stage > 0:
-        dist.send(x.grad, group=pp_group, group_dst=stage - 1)
+        if stage > 0:
+            dist.send(x.grad, group=pp_group, group_dst=stage - 1)
     for weight in (columns, rows):
         dist.all_reduce(weight.grad, group=dp_group)
         weight.grad /= dist.get_world_size(dp_group)
-    return loss, columns.grad, rows.grad
+    return sum(y for _, y in kept) if stage == last else None, columns.grad, rows.grad
     ### END SOLUTION
 
 
 # %% check="week09.hybrid-step" points=3
-four = {"sizes": {"tp": 2, "dp": 1, "pp": 2}, "numbers": 4, "rows": 3, "part": "one replica"}
-eight = {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 4, "rows": 3, "part": "replicas"}
+each = {"numbers": 4, "rows": 3}
+four = each | {"sizes": {"tp": 2, "dp": 1, "pp": 2}, "microbatches": 3, "part": "one replica"}
+eight = each | {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "microbatches": 2, "part": "replicas"}
 check("week09.hybrid-step", hybrid_step, cases=[four, eight])
 
 # %% [markdown]
@@ -546,50 +554,7 @@ reading_answers["order"] = ["tp", "cp", "dp", "pp"]
 check("week09.reading", reading_answers)
 
 # %% [markdown]
-# ## 11 · Challenge: two meanings of data parallel
-#
-# ZeRO-3 over all ranks gathers weights across the slow links twice per step. **Hybrid sharding** (HSDP) splits dp
-# into two axes: the L ranks of a node shard the weights, and each of the M nodes holds a copy.
-#
-# **`hsdp_step(shard, inputs, lr, *, node_group, cross_group)`** returns this rank's new shard. The model is a vector
-# `w[P_node]`, a rank's loss is `(inputs @ w).square().mean()`, and the step is plain gradient descent on the mean
-# loss over all ranks of both groups. *About 9 lines.*
-#
-# **By hand**, two nodes of two ranks, w = `[1, 2]`, lr = 0.1. Both ranks of a node gather `[1, 2]`. Suppose their
-# gradients are `[1, 2]` and `[3, 4]` on one node, and `[5, 6]` and `[7, 8]` on the other. The reduce-scatter inside a
-# node leaves 4 and 6 on the first, and 12 and 14 on the second. Across nodes, the first shards sum to 16 and the
-# second ones to 20, so the means over four ranks are 4 and 5. The new shards are 1 − 0.4 = 0.6 and 2 − 0.5 = 1.5.
-#
-# The budget per rank, where S is the size of the whole vector in bytes:
-#
-# | axis | bytes sent | collectives |
-# |---|---|---|
-# | inside the node | 2(L−1)/L · S | one all-gather, one reduce-scatter |
-# | across nodes | 2(M−1)/M · S/L | one all-reduce of a shard |
-#
-# The check counts the bytes that actually cross the wire.
-
-
-# %% exercise="week09.hsdp"
-def hsdp_step(shard, inputs, lr, *, node_group, cross_group):
-    """Returns this rank's shard after one step; weights are sharded over node_group, replicated over cross_group."""
-    ### BEGIN SOLUTION
-    per_node, num_nodes = dist.get_world_size(node_group), dist.get_world_size(cross_group)
-    weights = shard.new_empty(per_node * shard.numel())
-    dist.all_gather_single(weights, shard, group=node_group)
-    (inputs @ weights.requires_grad_()).square().mean().backward()
-    mine = torch.empty_like(shard)
-    dist.reduce_scatter_single(mine, weights.grad, group=node_group)
-    dist.all_reduce(mine, group=cross_group)
-    return shard - lr * mine / (per_node * num_nodes)
-    ### END SOLUTION
-
-
-# %% check="week09.hsdp" points=3
-check("week09.hsdp", hsdp_step)
-
-# %% [markdown]
-# ## 12 · Interview: draw the groups of rank 37
+# ## 11 · Interview: draw the groups of rank 37
 #
 # 64 GPUs on nodes of eight, TP 8, PP 4, DP 2, in Megatron's order. **`groups_of_rank_37()`** returns a dict: `"tp"`,
 # `"dp"` and `"pp"` are the ranks of each group, and `"leaves"` is a list of the axes whose group leaves the node. *A
@@ -631,7 +596,7 @@ check("week09.rank-37", groups_of_rank_37)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 13 · Recap
+# ## 12 · Recap
 #
 # <details><summary>Over which group are the gradients of a LayerNorm reduced? And its norm?</summary>
 #
@@ -647,7 +612,7 @@ check("week09.rank-37", groups_of_rank_37)
 # A loop over groups whose order depends on the rank.
 # </details>
 #
-# ## 14 · Take away
+# ## 13 · Take away
 #
 # > **One.** A rank is a number with digits. Changing one digit gives the members of a group.
 #
@@ -657,7 +622,7 @@ check("week09.rank-37", groups_of_rank_37)
 # > **Three.** A wrong group does not crash. Compare replicas with each other, gradients with those of one process,
 # > and the bytes of every axis with their formula.
 #
-# ## 15 · Going further
+# ## 14 · Going further
 #
 # - Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, arXiv
 #   2104.04473. Look for: section 3, the three takeaways on how axes interact, and section 5.4's measurements of them.
@@ -670,3 +635,99 @@ check("week09.rank-37", groups_of_rank_37)
 #
 # **An experiment, not graded.** Train the GPT of section 8 with `order="dp-pp-tp"`. How does the loss change, and how
 # do the bytes that cross between nodes of four?
+
+# %% [markdown]
+# ## Optional · Shards inside a node, and Llama 3's order
+#
+# ### Challenge: two meanings of data parallel
+#
+# ZeRO-3 over all ranks gathers weights across the slow links twice per step. **Hybrid sharding** (HSDP) splits dp
+# into two axes: the L ranks of a node shard the weights, and each of the M nodes holds a copy.
+#
+# **`hsdp_step(shard, inputs, lr, *, node_group, cross_group)`** returns this rank's new shard. The model is a vector
+# `w[P_node]`, a rank's loss is `(inputs @ w).square().mean()`, and the step is plain gradient descent on the mean
+# loss over all ranks of both groups. *About 9 lines.*
+#
+# **By hand**, two nodes of two ranks, w = `[1, 2]`, lr = 0.1. Both ranks of a node gather `[1, 2]`. Suppose their
+# gradients are `[1, 2]` and `[3, 4]` on one node, and `[5, 6]` and `[7, 8]` on the other. The reduce-scatter inside a
+# node leaves 4 and 6 on the first, and 12 and 14 on the second. Across nodes, the first shards sum to 16 and the
+# second ones to 20, so the means over four ranks are 4 and 5. The new shards are 1 − 0.4 = 0.6 and 2 − 0.5 = 1.5.
+#
+# The budget per rank, where S is the size of the whole vector in bytes:
+#
+# | axis | bytes sent | collectives |
+# |---|---|---|
+# | inside the node | 2(L−1)/L · S | one all-gather, one reduce-scatter |
+# | across nodes | 2(M−1)/M · S/L | one all-reduce of a shard |
+#
+# The check counts the bytes that actually cross the wire.
+
+
+# %% exercise="week09.hsdp"
+def hsdp_step(shard, inputs, lr, *, node_group, cross_group):
+    """Returns this rank's shard after one step; weights are sharded over node_group, replicated over cross_group."""
+    ### BEGIN SOLUTION
+    per_node, num_nodes = dist.get_world_size(node_group), dist.get_world_size(cross_group)
+    weights = shard.new_empty(per_node * shard.numel())
+    dist.all_gather_single(weights, shard, group=node_group)
+    (inputs @ weights.requires_grad_()).square().mean().backward()
+    mine = torch.empty_like(shard)
+    dist.reduce_scatter_single(mine, weights.grad, group=node_group)
+    dist.all_reduce(mine, group=cross_group)
+    return shard - lr * mine / (per_node * num_nodes)
+    ### END SOLUTION
+
+
+# %% check="week09.hsdp" points=3 optional=true
+check("week09.hsdp", hsdp_step)
+
+# %% [markdown]
+# ### Llama 3's order, and what swapping costs
+#
+# Llama 3 orders its axes `[TP, CP, PP, DP]`, innermost first, by the bandwidth and latency that each needs (arXiv
+# 2407.21783, section 3.3.2). Test that claim with the link model of section 6.
+#
+# **`axis_seconds(order, sizes, sent, per_node, nvlink, network)`** returns a dict, axis → seconds for its `sent` bytes
+# in rank 0's group. All members on one node: `nvlink` bytes per second. Otherwise, the cards of the members on node 0
+# carry `network` each, but together no more than `nvlink`. An axis of size 1 takes 0. *About 8 lines.*
+#
+# **By hand**, the paper's example, 16 GPUs with 2 on each axis: on nodes of 4, tp is ranks 0 and 1, cp 0 and 2, pp 0
+# and 4, dp 0 and 8. tp's 80 GB over NVLink at 400 GB/s take 0.2 s. In the reversed order its ranks are 0 and 8: one
+# card at 50 GB/s takes 1.6 s.
+
+
+# %% exercise="week09.order"
+def axis_seconds(order, sizes, sent, per_node, nvlink, network):
+    """Returns the seconds of each axis, for axes in `order`, innermost first."""
+    ### BEGIN SOLUTION
+    stride, seconds = 1, {}
+    for name in order:
+        size = sizes[name]
+        here = sum(stride * place < per_node for place in range(size))
+        speed = nvlink if here == size else min(nvlink, here * network)
+        seconds[name] = sent[name] / speed if size > 1 else 0
+        stride *= size
+    return seconds
+    ### END SOLUTION
+
+
+# %% check="week09.order" points=2 optional=true
+check("week09.order", axis_seconds)
+
+# %%
+from dataclasses import replace
+
+from shardlab.costs.axis_traffic import traffic_of_step
+
+llama3 = {"tp": 8, "cp": 16, "pp": 16, "dp": 8}  # table 4: 16,384 GPUs, sequences of 131,072
+layout = costs.Layout(**llama3, num_microbatches=16, virtual=7, sequence_parallel=True, zero=2)
+sent = traffic_of_step(replace(costs.find_model("llama3-405b"), sequence=131072), layout).by_axis
+for order in (["tp", "cp", "pp", "dp"], ["cp", "tp", "pp", "dp"], ["tp", "pp", "cp", "dp"], ["tp", "cp", "dp", "pp"]):
+    seconds = axis_seconds(order, llama3, sent, 8, 450e9, 50e9)
+    text = ", ".join(f"{name} {one:.2f}" for name, one in seconds.items())
+    print(f"{' '.join(order)}: {text}; together {sum(seconds.values()):.2f} s")
+
+# %% [markdown]
+# tp must be innermost: anywhere else, the same bytes take nine times as long. But the other swaps cost *nothing* here,
+# because tp already fills the node and all other axes have one card. Our model has a single network. Meta's reason is
+# about what it leaves out: several hops with more latency, and dp can hide behind the work.

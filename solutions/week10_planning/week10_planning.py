@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 10 · Planning (并行规划): which of thousands of layouts?
 #
-# *2.5 hours · no ranks this week, only formulas · no GPU needed*
+# *Core: about 140 minutes; optional: about 80 · no ranks this week, only formulas · no GPU needed*
 #
 # After this week you can
 #
@@ -55,9 +55,8 @@ h100, trillion = costs.find_accelerator("h100"), find_model("gpt-1t")
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# You have 1,024 H100s and a GPT with one trillion parameters. Together the GPUs have 80 TiB of memory, and the model
-# states need less than 17. It should be easy. The figure shows what *one* GPU holds in four layouts (并行布局) that
-# use all 1,024 GPUs.
+# A GPT with one trillion parameters, 1,024 H100s. Together they have 80 TiB of memory, and the states need less than
+# 17. What does *one* GPU hold in four layouts (并行布局)?
 
 # %%
 sizes = [(8, 4, 32), (8, 8, 16), (8, 16, 8), (8, 64, 2)]
@@ -71,10 +70,10 @@ limit = {"limit": planner.usable_bytes(h100), "limit_label": "usable", "unit": "
 figures.show(figure, figures.draw_memory(ax, rows, title=title, **limit))
 
 # %% [markdown]
-# In a label, b1 means one sequence per microbatch. *Usable* is the memory that the driver, NCCL's buffers and
-# fragmentation leave on a GPU, about 92% in this planner. One of the four layouts fits. **Which would you have tried
-# first?** There are thousands more: the sizes of five axes, the microbatch, chunks, recomputation (重计算), the ZeRO
-# stage, the schedule. A planner tries them all on paper.
+# In a label, b1 means one sequence per microbatch. *Usable* is what the driver, NCCL's buffers and fragmentation
+# leave on a GPU, about 92% here. One of the four layouts fits. **Which would you have tried
+# first?** There are thousands more, with other axes, microbatches, chunks, recomputation
+# (重计算), ZeRO stages. A planner tries them all on paper.
 #
 # ### Warm-up: does it fit?
 #
@@ -87,9 +86,8 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, **limit))
 # bytes of weight, 4 of gradient and 12/2 = 6 of Adam state: 0.25 · 12 = 3 GB. With 1 GB of activations, 4 GB of 8 GB
 # are left.
 #
-# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other models, GPUs and clusters,
-# > servers that do not have eight GPUs, sizes that are not powers of two, fewer microbatches than stages, and layouts
-# > in any order.
+# > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other models and clusters, servers
+# > without eight GPUs, sizes that are not powers of two, fewer microbatches than stages.
 
 
 # %% exercise="week10.fits"
@@ -116,7 +114,7 @@ check("week10.fits", bytes_left)
 # | tp 2, dp 2 | 18 | 2 | yes | all-reduces in every layer |
 # | tp 2, pp 2 | 9 | 2 | yes | both |
 #
-# A plan is the cheapest layout among those that fit. The rest is arithmetic and doubt.
+# The plan is the cheapest layout that fits.
 #
 # **Notation.** A layout is `(tp, pp, dp, b)`: the sizes of the tensor, pipeline and data axes, and the sequences per
 # microbatch (微批次). A step has B sequences, so it has m = B / (dp·b) microbatches. `W[L_P, I, J_T]` has its layers
@@ -242,8 +240,7 @@ def ranked(layouts, model, sequences, gpu):
 check("week10.ranked", step_seconds, ranked)
 
 # %% [markdown]
-# These three functions are a planner. Let it plan the trillion-parameter model. **Predict:** how many layouts fit in
-# memory?
+# These three functions are a planner. Let it plan the trillion-parameter model. **How many fit?**
 
 # %%
 mine = {"parameters": costs.num_parameters(trillion)} | {
@@ -259,16 +256,14 @@ for layout in ranked(fit, mine, 2048, reached)[:4]:
     print(f"  tp, pp, dp, b = {layout}: {seconds:.1f} s, {held:.0f} GiB")
 
 # %% [markdown]
-# Few fit, and your planner prefers many stages, because it does not charge for messages between stages and does not
-# know about chunks.
+# Few fit, and your planner prefers many stages, because it does not charge for messages between stages.
 #
 # ## 6 · The planner of the course
 #
-# `shardlab plan` is your planner with more choices (chunks, shown as v4 in a label; recomputation, ZeRO, experts,
-# context) and a finer time model: shallow matrix products are slower, and it includes attention, latency and overlap.
-# Each gray dot is a layout that fits. The blue dots are the **Pareto front** (帕累托前沿): no other layout is both
-# faster and smaller. The last line shows layers that are not split evenly: why does the last stage get fewer?
-# (Section 12.)
+# `shardlab plan` is your planner with more choices (chunks, shown as v4; recomputation, ZeRO, experts, context) and a
+# finer time model, with attention, latency and overlap. Each gray dot is a layout that fits. The blue dots are the
+# **Pareto front** (帕累托前沿): no other layout is both faster and smaller. The last line shows layers that are not
+# split evenly: why does the last stage get fewer? (See the optional part.)
 
 # %%
 plans = planner.plan(trillion, h100, 1024, 2048, best=10_000)
@@ -281,8 +276,7 @@ print("layers of Llama-3 405B on 16 stages:", best_stages(find_model("llama3-405
 
 # %% [markdown]
 # Do not trust a plan without reasons. A **neighbor** (邻居) doubles or halves one size on the same GPUs with the same
-# batch. Ask why each neighbor loses (virtual is the number of chunks per rank). **Read the last column: how many lose
-# on time, and how many on memory?**
+# batch. (Virtual: chunks per rank.) **How many lose on time, and how many on memory?**
 
 # %%
 for one in neighbours.neighbours(trillion, h100, best):
@@ -290,8 +284,8 @@ for one in neighbours.neighbours(trillion, h100, best):
     print(f"{one.change:23} {slower}  {one.reason}")
 
 # %% [markdown]
-# Where a neighbor would be *faster* but does not fit, you are trading time for memory: recomputation, more stages and
-# more tensor parallelism all buy memory. Below are the three best plans: what they hold, and where their time goes.
+# Where a neighbor would be *faster* but does not fit, you are trading time for memory. Below are the three best plans:
+# what they hold, and where their time goes.
 
 # %%
 top = plans[:3]
@@ -303,7 +297,7 @@ steps = {layout_text(one.layout): one.step for one in top}
 figures.show(figure, figures.draw_step(ax, steps, title="Most of a good plan's step is work"))
 
 # %% [markdown]
-# Now change the layout yourself and watch memory, bytes per axis and time. Try to beat the planner for a 70B model.
+# Now change the layout yourself. Try to beat the planner for a 70B model.
 
 # %% tags=["interactive"]
 figures.plan_explorer("llama3-70b", "h100", sequences=1024)
@@ -311,9 +305,8 @@ figures.plan_explorer("llama3-70b", "h100", sequences=1024)
 # %% [markdown]
 # ## 7 · Rules of thumb are claims
 #
-# *"TP up to 8, PP across machines, DP last"* (it gets the remaining GPUs), says every tutorial. A planner need not
-# believe it: it finds the best plan that keeps a rule and the best plan that breaks it. The second loop asks how sure
-# we are.
+# *"TP up to 8, PP across machines, DP last"* (the remaining GPUs), tutorials say. A planner compares the
+# best plan that keeps a rule with the best one that breaks it. The second loop asks how sure we are.
 
 # %%
 for name, num_gpus, sequences in [("llama2-7b", 64, 1024), ("gpt3-175b", 1024, 1536), ("llama3-405b", 16384, 2048)]:
@@ -332,28 +325,23 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
     print(f"405B, {share:.0%} of the network, up to {tried}: {layout_text(first.layout)}, {first.step.total:.2f} s")
 
 # %% [markdown]
-# Look at both parts of the output. A small model needs no pipeline, so the second rule fails there, as it should. The
-# first rule holds in all three cases, but for 405B only by a few percent, less than the error of our time model: call
-# it a tie. **And do not believe it yet.** There are two suspects.
+# A small model needs no pipeline, so the second rule fails there, as it should. The first rule holds in all three
+# cases, but for 405B only by a few percent, less than the error of our time model: call it a tie. **And do not believe
+# it yet.** There are two suspects.
 #
-# *The time model.* It assumes that the eight network cards of a server carry eight rings of one group (week 5). NCCL
-# does that, and 2 × 8 H100s have been measured at 330 to 430 GB/s ([nccl
-# 1221](https://github.com/NVIDIA/nccl/issues/1221)), but also at half of that ([nccl
-# 2409](https://github.com/NVIDIA/nccl/issues/2409)), and then the cards are not free for anything else. Few runs of
-# this kind have been published; the printed error says how far our time model missed them. Narayanan et al.
-# (2104.04473, takeaway 1) measured such layouts and advise against them. Halving the network speed does not change
-# the winner. If it did, the plan would depend on a number that nobody has measured *for you*: one all-reduce over 16
-# GPUs in two servers.
+# *The time model.* It assumes that the eight network cards of a server carry eight rings of one group (week 5). 2 × 8
+# H100s have been measured at 330 to 430 GB/s ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), but also at
+# half of that ([nccl 2409](https://github.com/NVIDIA/nccl/issues/2409)). The printed error says how far our time model
+# missed such runs; Narayanan et al. (2104.04473, takeaway 1) advise against them.
 #
 # *The search.* With a pipeline, it tried ZeRO-1 at most, as Megatron does. Meta also sharded gradients. The last line
-# allows that and gives a different plan: compare it with section 10. (Keeping only shards costs messages: gradients
-# are reduced after every round of microbatches, while a rank that keeps them whole reduces them once, at the end. Our
-# time model counts this.) A planner's answer is only the best of the layouts that it *tried*.
+# allows that and gives a different plan: compare it with section 10. A planner's answer is only the best of the layouts
+# that it *tried*.
 #
 # ## 8 · A calculator with real errors
 #
-# Before you trust a planner, test its formulas. Below are six lines of a calculator. **Five are wrong**, one of them
-# in two ways, and each of these mistakes has been in public code or lecture notes:
+# Before you trust a planner, test its formulas. **Five of these six lines are wrong**, one of them in two ways. All of
+# these mistakes have been in public code or lecture notes:
 #
 # - attention FLOPs that count the masked half; a symptom is utilization above 100% (NVIDIA/Megatron-LM issue 831;
 #   AI-Hypercomputer/maxtext issue 1972, fixed by pull request 1988);
@@ -418,9 +406,6 @@ def calculate(n):
 check("week10.calculator", calculate)
 
 # %% [markdown]
-# > **Two more, from lecture notes (ours included).** *"ZeRO-3 saves 3N×"*: it saves N×, and only on model states.
-# > *"The optimizer state is 12× the model"*: it is 12 **bytes per parameter**, six times the bf16 weights.
-#
 # ## 9 · Predict, then compare with published measurements
 #
 # The package contains hundreds of published runs, each with its source (`costs/data/README.md`). Every dot below is
@@ -438,24 +423,22 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Memory", u
 
 # %% [markdown]
 # Report the misses; do not hide them. What do the worst ones have in common: many servers and little work per GPU,
-# experts in fp8, frameworks whose details we do not know? A planner need not predict seconds exactly to *choose*
-# well, because errors that all layouts share cancel. But two plans that differ by less than the error above are a
-# tie: measure both. (The constants of our time model were fitted on these same runs; `python -m
-# shardlab.costs.validation` leaves out each family in turn.)
+# experts in fp8? Errors that all layouts share cancel, but two plans that differ by less than the error above are a
+# tie: measure both. (Our constants were fitted on these same runs; `python -m shardlab.costs.validation` leaves out
+# each family in turn.)
 #
 # ## 10 · Real runs, and why they chose their layouts
 #
-# Here are layouts that teams have published, compared with the layout that our planner would have tried first:
+# Published layouts, compared with the one that our planner would have tried first:
 #
 # - **OLMo 7B** (trained on Dolma; 2402.00838): FSDP only. It fits, so no axis that sends more is needed.
-# - **Yi 34B** (2403.04652): ZeRO-1 with tensor and pipeline parallelism; Yi-Lightning, which has experts, adds an
-#   expert axis. The sizes were not published: tp 8 and pp 4 below are our guess.
-# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model split over 4 of them, optimizer state sharded as in ZeRO-3. A
-#   TPU torus is not a server of eight GPUs; we plan for GPUs instead.
+# - **Yi 34B** (2403.04652): ZeRO-1 with tensor and pipeline parallelism, in sizes that were not published: tp 8 and pp
+#   4 are our guess. Yi-Lightning adds an expert axis.
+# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model split over 4 of them, states sharded as in ZeRO-3. We plan for
+#   GPUs instead.
 # - **Llama 3 405B** (2407.21783, table 4): tp 8, pp 16 with interleaved chunks, dp 128 on 16,384 H100s.
 # - **DeepSeek-V3** (2412.19437, section 3.2): pp 16, experts over 64, ZeRO-1, *no* tensor parallelism: an H800 has
-#   reduced NVLink bandwidth, and DualPipe hides the all-to-all (week 13). Older notes list "ZeRO-1, tensor, pipeline"
-#   for all DeepSeek models.
+#   reduced NVLink bandwidth, and DualPipe hides the all-to-all (week 13).
 
 # %%
 llama = next(run for run in runs if run.id == "LLAMA3-405B-16384-cp1")
@@ -477,23 +460,22 @@ for name, (gpu, sequences, layout) in own.items():
 print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 
 # %% [markdown]
-# Where our formulas say that their layout exceeds a GPU's memory, look for something they did and we did not count:
-# DeepSeek-V3 trains in fp8, keeps moments in bf16 and recomputes norms and up-projections. Where ours is "faster",
-# suspect our model first: their choice had to work on a real network, with failures, and with a team that debugs it.
-# The batch and the number of GPUs are rounded here.
+# Where their layout exceeds a GPU's memory, look for something that we did not count: DeepSeek-V3 trains in fp8, keeps
+# moments in bf16 and recomputes norms. Where ours is "faster", suspect our model first: theirs had to work on a real
+# network, with failures. The batch and the number of GPUs are rounded here.
 #
 # **Which framework (框架) for which plan?**
 #
 # | framework | use it for |
 # |---|---|
 # | PyTorch DDP | a model that fits on one GPU |
-# | FSDP (FSDP2) | plain PyTorch; on its own for billions of parameters, with other axes for more |
-# | torchtitan | FSDP2 and the other four axes in plain PyTorch; measured up to 405B on 512 H100 |
-# | DeepSpeed | ZeRO with offload and ZeRO++; few changes to a training script |
-# | Megatron-LM | five axes at the largest scale, the fastest kernels; you write the model with its layers |
-# | Megatron Bridge | Megatron's axes with recipes, and checkpoints from and to Hugging Face |
-# | Apex | history: mixed precision and fused kernels before PyTorch had them |
-# | ColossalAI | many kinds of parallelism as plugins, heterogeneous memory |
+# | FSDP (FSDP2) | plain PyTorch; alone for billions of parameters |
+# | torchtitan | FSDP2 and four other axes; measured up to 405B on 512 H100 |
+# | DeepSpeed | ZeRO with offload and ZeRO++; few changes to a script |
+# | Megatron-LM | five axes at the largest scale; you write the model with its layers |
+# | Megatron Bridge | Megatron's axes with recipes and Hugging Face checkpoints |
+# | Apex | history: mixed precision and fused kernels |
+# | ColossalAI | many kinds of parallelism as plugins |
 # | Nanotron | three axes and experts in code that one person can read |
 #
 # ## 11 · Read real code
@@ -518,60 +500,7 @@ reading_answers["smallest_bucket"] = 40_000_000  # max(40000000, 1000000 * dp)
 check("week10.reading", reading_answers)
 
 # %% [markdown]
-# ## 12 · Challenge: Alpa's stages
-#
-# Layers differ: the first has an embedding, the last has the logits, and DeepSeek-V3 has three without experts. Alpa
-# (2201.12023, section 5) cuts the layers into stages by dynamic programming (动态规划): the slowest stage sets the
-# pace, and each stage must fit.
-#
-# **By hand:** layers of 3, 1 and 1 seconds, each with 10 bytes of states and 1 kept byte per microbatch; two stages,
-# two microbatches. Stage 0 has two microbatches in flight, stage 1 has one. `[1, 2]` holds 10 + 2·1 = 12 and 20 + 2 =
-# 22 bytes, and its slowest stage takes 3 s. `[2, 1]` holds 24 and 11 bytes and takes 4 s. With a limit of 22 or more,
-# the answer is `[1, 2]`.
-#
-# **`cut(layers, num_stages, num_microbatches, limit_bytes)`**: `layers` lists `(seconds, state_bytes, kept_bytes)`.
-# Stage i holds the states of its layers, and kept_bytes for each of the min(num_stages − i, num_microbatches)
-# microbatches in flight. Return the number of layers in each stage, 1 or more. All stages must stay within the limit,
-# and the slowest stage must be *as fast as possible*. At least one cut fits; if several are equally fast, return any
-# of them. 64 layers in 16 stages have 10¹⁴ cuts, and you have six seconds. *About 17 lines.*
-#
-# <details><summary>Hint</summary>
-#
-# `best[end]`: the smallest achievable time of the slowest stage when the first `end` layers are in the stages so far.
-# To add a stage, compute max(best[begin], seconds of the layers in between) for every `begin` and `end`, if these
-# layers fit. Save `begin`, and trace back at the end.
-# </details>
-
-
-# %% exercise="week10.cut"
-def cut(layers, num_stages, num_microbatches, limit_bytes):
-    """Returns the layers per stage so that all stages fit and the slowest stage is as fast as possible."""
-    ### BEGIN SOLUTION
-    best, came_from = {0: 0}, []
-    for stage in range(num_stages):
-        in_flight, now, begins = min(num_stages - stage, num_microbatches), {}, {}
-        for begin, slowest in best.items():
-            seconds = held = 0
-            for end in range(begin + 1, len(layers) + 1):
-                seconds += layers[end - 1][0]
-                held += layers[end - 1][1] + in_flight * layers[end - 1][2]
-                if held <= limit_bytes and (end not in now or max(slowest, seconds) < now[end]):
-                    now[end], begins[end] = max(slowest, seconds), begin
-        best = now
-        came_from.append(begins)
-    sizes, end = [], len(layers)
-    for begins in reversed(came_from):
-        sizes.insert(0, end - begins[end])
-        end = begins[end]
-    return sizes
-    ### END SOLUTION
-
-
-# %% check="week10.cut" points=3
-check("week10.cut", cut)
-
-# %% [markdown]
-# ## 13 · Interview: 1T parameters on 1,024 H100
+# ## 12 · Interview: 1T parameters on 1,024 H100
 #
 # **`used_and_days(num_parameters, tokens_per_step, step_seconds, num_gpus, peak_flops, total_tokens)`** returns the
 # fraction of the peak that a step uses, counting 6 FLOPs per parameter and token (the MFU, 模型算力利用率, without
@@ -602,9 +531,9 @@ print(f"{layout_text(best.layout)}: {best.memory.total / GIB:.1f} GiB, {best.ste
 print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take {days:.0f} days")
 
 # %% [markdown]
-# Now write the answer you would give, in six to ten sentences: the plan, the memory of its fullest GPU, its MFU, and
-# why two of its neighbors lose; how far off such predictions were in section 9, and how that affects your numbers;
-# what you would measure first on the real cluster, and which result would make you change the plan.
+# Now write your answer, in six to ten sentences: the plan, the memory of its fullest GPU, its MFU, and why two of its
+# neighbors lose; how far off such predictions were in section 9; what you would measure first on the real cluster, and
+# which result would change the plan.
 
 # %% [markdown] manual="week10.interview" points=2
 # ### BEGIN SOLUTION
@@ -629,7 +558,7 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 14 · Recap
+# ## 13 · Recap
 #
 # <details><summary>A layout is predicted 4% faster than another. Which do you take?</summary>
 #
@@ -642,12 +571,7 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 # need more memory.
 # </details>
 #
-# <details><summary>A calculator reports 115% of the peak. What do you suspect first?</summary>
-#
-# FLOPs that were never computed, such as the masked half of attention, or recomputation counted as model FLOPs.
-# </details>
-#
-# ## 15 · Take away
+# ## 14 · Take away
 #
 # > **One.** A planner is three functions: enumerate, prune by memory, rank by time. Memory decides more often than
 # > time.
@@ -657,12 +581,173 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 # > **Three.** A prediction without an error estimate is a wish. Know where it misses, and measure whatever the plan
 # > depends on.
 #
-# ## 16 · Going further
+# ## 15 · Going further
 #
 # - Zheng et al., *Alpa*, arXiv 2201.12023. Look for: equation 2, and how a stage's submesh extends your challenge.
 # - Narayanan et al., *PTD-P*, arXiv 2104.04473. Look for: the takeaways of section 3, and which figure measures each.
 # - *The Ultra-Scale Playbook* (Hugging Face). Look for: the order in which it chooses axes, compared with section 7.
+
+# %% [markdown]
+# ## Optional · Alpa's two searches, and numbers from guides
 #
-# **An experiment, not graded.** Run `shardlab plan --model llama3-405b --gpus 16384 --tokens-per-batch 16777216 --gpu
-# h100`, then with `h200` and `b200`. What does more memory buy, and which neighbor no longer loses? (The command
-# tries more than the cell in section 6, such as ZeRO-2 with a pipeline.)
+# ### Challenge: Alpa's stages
+#
+# Layers differ: the first has an embedding, the last has the logits, and DeepSeek-V3 has three without experts. Alpa
+# (2201.12023, section 5) cuts the layers into stages by dynamic programming (动态规划): the slowest stage sets the
+# pace, and each stage must fit.
+#
+# **By hand:** layers of 3, 1 and 1 seconds, each with 10 bytes of states and 1 kept byte per microbatch; two stages,
+# two microbatches. Stage 0 has two microbatches in flight, stage 1 has one. `[1, 2]` holds 10 + 2·1 = 12 and 20 + 2 =
+# 22 bytes, and its slowest stage takes 3 s. `[2, 1]` holds 24 and 11 bytes and takes 4 s. With a limit of 22 or more,
+# the answer is `[1, 2]`.
+#
+# **`cut(layers, num_stages, num_microbatches, limit_bytes)`**: `layers` lists `(seconds, state_bytes, kept_bytes)`.
+# Stage i holds the states of its layers, and kept_bytes for each of the min(num_stages − i, num_microbatches)
+# microbatches in flight. Return the number of layers in each stage, 1 or more. All stages must stay within the limit,
+# and the slowest stage must be *as fast as possible*. At least one cut fits; if several are equally fast, return any
+# of them. 64 layers in 16 stages have 10¹⁴ cuts, and you have six seconds. *About 17 lines.*
+#
+# <details><summary>Hint</summary>
+#
+# `best[end]`: the least time of the slowest stage with the first `end` layers in the stages so far. Another stage gives
+# max(best[begin], seconds of the layers in between), if these fit. Save `begin`, and trace back at the end.
+# </details>
+
+
+# %% exercise="week10.cut"
+def cut(layers, num_stages, num_microbatches, limit_bytes):
+    """Returns the layers per stage so that all stages fit and the slowest stage is as fast as possible."""
+    ### BEGIN SOLUTION
+    best, came_from = {0: 0}, []
+    for stage in range(num_stages):
+        in_flight, now, begins = min(num_stages - stage, num_microbatches), {}, {}
+        for begin, slowest in best.items():
+            seconds = held = 0
+            for end in range(begin + 1, len(layers) + 1):
+                seconds += layers[end - 1][0]
+                held += layers[end - 1][1] + in_flight * layers[end - 1][2]
+                if held <= limit_bytes and (end not in now or max(slowest, seconds) < now[end]):
+                    now[end], begins[end] = max(slowest, seconds), begin
+        best = now
+        came_from.append(begins)
+    sizes, end = [], len(layers)
+    for begins in reversed(came_from):
+        sizes.insert(0, end - begins[end])
+        end = begins[end]
+    return sizes
+    ### END SOLUTION
+
+
+# %% check="week10.cut" points=3 optional=true
+check("week10.cut", cut)
+
+# %% [markdown]
+# ### Alpa's other search: shard every operator
+#
+# Stages are Alpa's search *between* operators. *Inside* a stage, each operator can be sharded in a few ways, each with
+# its cost, and where neighbors disagree on how a tensor is split, **resharding** (重新切分) costs more. Alpa gives the
+# choice to a solver as an integer linear program (ILP, 整数线性规划; section 4.2). EfficientML's lecture on distributed
+# training (part II) has the same two.
+#
+# **`shardings(node_costs, edges)`** returns the chosen way of each operator, a list of numbers from 0, with the least
+# total cost. `node_costs[v][a]` is the cost of way a for operator v; an edge `[i, j, matrix]` adds `matrix[a][b]` if i
+# chooses a and j chooses b. If several are best, return any. Use HiGHS: `model.addBinary()`, `model.addConstr(... ==
+# 1)`, `model.minimize(...)`, `model.val(x)`. The grade has fourteen operators, too many to try all. *About 15 lines.*
+#
+# **By hand:** a diamond: operator 0 feeds 1 and 2, and both feed 3. Way 0 costs 0, 4, 4, 0; way 1 costs 1, 2, 2, 3.
+# Disagreeing costs 3 on the upper edges, 5 on the lower ones. Each operator's cheapest way, `[0, 1, 1, 0]`, costs 4,
+# and 16 for four disagreements: 20. `[0, 0, 0, 0]` and `[1, 1, 1, 1]` both cost 8, the least.
+#
+# <details><summary>Hint: a product is not linear</summary>
+#
+# `matrix[a][b]` counts if x *and* y are 1. Add a binary z for each pair (a, b) of an edge: the z of row a add up to x,
+# those of column b to y. Then the cost is matrix[a][b] · z.
+# </details>
+
+
+# %% exercise="week10.intra"
+import highspy
+
+
+def shardings(node_costs, edges):
+    """Returns one way per operator, so that nodes and edges together cost the least."""
+    model = highspy.Highs()
+    model.silent()
+    ### BEGIN SOLUTION
+    priced = lambda costs, xs: sum(cost * x for cost, x in zip(costs, xs, strict=True))  # noqa: E731
+    picked = [[model.addBinary() for _ in costs] for costs in node_costs]
+    total = sum(map(priced, node_costs, picked))
+    for xs in picked:
+        model.addConstr(sum(xs) == 1)
+    for i, j, matrix in edges:
+        both = [[model.addBinary() for _ in row] for row in matrix]
+        for x, row in zip(picked[i], both, strict=True):
+            model.addConstr(sum(row) == x)
+        for y, column in zip(picked[j], zip(*both, strict=True), strict=True):
+            model.addConstr(sum(column) == y)
+        total += sum(map(priced, matrix, both))
+    model.minimize(total)
+    return [max(range(len(xs)), key=lambda choice: model.val(xs[choice])) for xs in picked]
+    ### END SOLUTION
+
+
+# %% check="week10.intra" points=3 optional=true
+check("week10.intra", shardings)
+
+# %% [markdown]
+# ### Numbers from guides
+#
+# **`reproduce(source, n)`** returns a list of numbers that a source prints, from sizes in `n`. Each source is a fifth.
+#
+# - `"accelerate"`: the log in its
+#   [Megatron-LM guide](https://huggingface.co/docs/accelerate/usage_guides/megatron_lm) has GPT-2 large on tp 2, pp 2:
+#   210,753,280 parameters on a rank of the first stage, 209,445,120 on the last. Both, exactly. Layers have biases;
+#   both stages hold the tied, padded `vocab` matrix, split over tp.
+# - `"mt-nlg"`: the FLOP/s of a GPU, from 96·tokens·L·h²·(1 + s/6h + V/16Lh) FLOPs (2104.04473, equation 3) and
+#   `seconds`. MT-NLG 530B reports 126, 121 and 113 TFLOP/s (2201.11990, section 2.4).
+# - `"alpa-ray"`:
+#   [at 175B](https://www.anyscale.com/blog/training-175b-parameter-language-models-at-1000-gpu-scale-with-alpa-and-ray),
+#   179 TFLOP/s are 57.5% of an A100. This share, and the MFU if a quarter is recomputation.
+# - `"colossalai"`: on q³ ranks, the bandwidth terms of its
+#   [1D and 3D tensor parallelism](https://colossalai.org/docs/features/3D_tensor_parallel/).
+# - `"megatron-bridge"`: the data-parallel size, by its
+#   [parallelisms guide](https://docs.nvidia.com/nemo/megatron-bridge/latest/parallelisms.html).
+
+
+# %% exercise="week10.sources"
+def reproduce(source, n):
+    """Returns the numbers that a source prints, from its sizes."""
+    ### BEGIN SOLUTION
+    if source == "accelerate":
+        h, tp = n["hidden"], n["tp"]
+        layers = n["layers"] // n["pp"] * (12 * h * h // tp + 7 * h // tp + 6 * h)
+        table = n["vocab"] // tp * h
+        return [layers + table + n["positions"] * h, layers + table + 2 * h]
+    if source == "mt-nlg":
+        h, layers, s = n["hidden"], n["layers"], n["sequence"]
+        flops = 96 * n["sequences"] * s * layers * h**2 * (1 + s / (6 * h) + n["vocab"] / (16 * layers * h))
+        return [flops / n["seconds"] / n["gpus"]]
+    if source == "alpa-ray":
+        return [n["hardware"] / n["peak"], 3 / 4 * n["hardware"] / n["peak"]]
+    if source == "colossalai":
+        return [2 * (n["q"] ** 3 - 1) / n["q"] ** 3, 6 * (n["q"] - 1) / n["q"] ** 3]
+    return [n["world"] // (n["tp"] * n["pp"] * n["cp"])]
+    ### END SOLUTION
+
+
+# %% check="week10.sources" points=2 optional=true
+check("week10.sources", reproduce)
+
+# %% [markdown]
+# Megatron Bridge's guide says where to start. **Does our planner agree?** Is a difference larger than the error of
+# section 9?
+
+# %%
+for name, num_gpus, advice in [
+    ("llama2-7b", 16, "tp 2 to 4, dp"),
+    ("llama3-70b", 64, "tp 4 to 8, pp 2 to 4, dp"),
+    ("gpt3-175b", 256, "tp 8, pp 4 to 8, dp"),
+    ("llama3-405b", 1024, "tp 8, pp 8 to 16, cp 2, dp"),
+]:
+    (first,) = planner.plan(find_model(name), h100, num_gpus, 1024, best=1)
+    print(f"{name:12} on {num_gpus:4}: {layout_text(first.layout):28} the guide: {advice}")

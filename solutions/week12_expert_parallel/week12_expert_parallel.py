@@ -95,6 +95,14 @@ for skew in (0.0, 1.0):
     figure, ax = figures.new_axes(4.6, 3.4)
     figures.show(figure, figures.draw_exchange(ax, table_of(skew, 4)))
 
+# %% [markdown]
+# **Step through it**, with two ranks of three tokens, four experts, and a router's choices of k = 2.
+
+# %%
+torch.manual_seed(1)
+choices = model.route(torch.randn(2, 3, 4), model.Choice(4, 2)).experts_TK.tolist()
+figures.animate("Rows travel to experts and back", figures.dispatch_frames(choices, num_experts=4))
+
 
 # %% tags=["interactive"]
 @figures.interact(skew=(0.0, 2.0, 0.25), ep=(2, 8), k=(1, 4))

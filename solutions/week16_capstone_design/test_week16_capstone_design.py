@@ -256,7 +256,8 @@ def test_what_the_reading_questions_ask_is_so():
         ("week16.bill", "hfu", 1, "Right: step_seconds."),
         ("week16.interval", "first_order", 1, "Right: best_interval."),
         ("week16.design", "the_fastest", 1, "cheaper design fits and meets the deadline"),
-        ("week16.review", "contiguous_copies", 0, "Change e is not reviewed correctly yet"),
+        ("week16.review", "contiguous_copies", 2.4, "Change e is not reviewed correctly yet"),
+        ("week16.review", "accepts_everything", 0.6, "Right: word after next."),
         ("week16.published", "constant_utilisation", 0, "the limit is 10%"),
     ],
 )

@@ -116,6 +116,7 @@ CHECK = Check(
     judge=_judge,
     masked=("shardlab.collectives", "shardlab.data_parallel", "shardlab.hybrid"),
     timeout=30.0,
+    optional=True,
     hints=(
         "Inside the node it is ZeRO-3: gather, use, reduce-scatter. Across nodes it is DDP on a shard.",
         "all_gather_single over node_group; backward; reduce_scatter_single over node_group; all_reduce the result "

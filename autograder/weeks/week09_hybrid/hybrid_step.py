@@ -1,5 +1,7 @@
 """A training step over three axes on real ranks: each rank's gradients are its part of those of one process.
 
+The pipeline must have several microbatches in flight: a stage sends its second activation before a gradient is back.
+
 Values are float64, compared within 1e-9 of the largest. The axes are mapped to the ranks in several orders.
 """
 
@@ -33,7 +35,8 @@ def one_process(stages: list[tuple[Tensor, Tensor]], inputs: Tensor, targets: Te
 
 
 def _make(case: Case, rng: Random) -> Task:
-    grid, width, rows = grid_of(case), case["numbers"], case["rows"]
+    grid, width, num_microbatches = grid_of(case), case["numbers"], case["microbatches"]
+    rows = case["rows"] * num_microbatches
     tp, pp, dp = (grid.sizes[name] for name in ("tp", "pp", "dp"))
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
 
@@ -49,7 +52,7 @@ def _make(case: Case, rng: Random) -> Task:
         place = grid.coordinates(rank)
         own, replica = [_cut(pair[place["pp"]], tp, place["tp"]) for pair in (stages, gradients)], place["dp"]
         parts = [one.chunk(dp)[replica].clone() for one in (inputs, targets)]
-        args.append([*own[0], *parts])
+        args.append([*own[0], *parts, num_microbatches])
         expected.append((_loss(stages, *parts) if place["pp"] == pp - 1 else None, own[1]))
         most.append(_most_bytes(grid, place, 8 * rows * width, 8 * sum(part.numel() for part in own[0])))
     made, mine = groups_by_rank(grid, GROUPS)
@@ -91,7 +94,28 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
             problem = problem or _wrong_gradient(rank, name, one, expected, grid_of(case))
         if problem := problem or touched_input(rank, reported, task):
             return problem
-    return _wrong_bill(task, reply, grid_of(case))
+    return _wrong_bill(task, reply, grid_of(case)) or _not_a_pipeline(case, reply)
+
+
+def _not_a_pipeline(case: Case, reply: Reply) -> str | None:
+    """Report a stage that sends another number of activations, or waits for a gradient before its second one."""
+    grid, num_microbatches = grid_of(case), case["microbatches"]
+    for rank in range(grid.world):
+        stages, stage = grid.group_of(rank, "pp"), grid.coordinates(rank)["pp"]
+        if stage + 1 == len(stages):
+            continue
+        kinds = [call.kind for call in calls_of(reply, rank) if call.peer == stages[stage + 1]]
+        if kinds.count("send") != num_microbatches:
+            return (
+                f"Right, but rank {rank} sends {kinds.count('send')} messages to the next stage for "
+                f"{num_microbatches} microbatches: send one activation for each."
+            )
+        if kinds[:2] != ["send"] * min(2, num_microbatches) + ["recv"] * (num_microbatches < 2):
+            return (
+                f"Right, but rank {rank} waits for a gradient before it sends its second activation, so only one stage "
+                "works at a time: run more forwards first."
+            )
+    return None
 
 
 def _wrong_loss(rank: int, received: Any, expected: float | None) -> str | None:
@@ -143,14 +167,15 @@ def _wrong_bill(task: Task, reply: Reply, grid: Grid) -> str | None:
 def _draw(rng: Random) -> list[Case]:
     """Each axis with one, two and three ranks, and each axis as the innermost; a middle stage."""
     cases: list[Case] = []
-    for sizes in (
-        {"pp": 2, "tp": 2, "dp": 1},
-        {"dp": 2, "pp": 3, "tp": 1},
-        {"tp": 3, "pp": 1, "dp": 2},
-        {"pp": 2, "dp": 2, "tp": 2},
+    for sizes, num_microbatches in (
+        ({"pp": 2, "tp": 2, "dp": 1}, rng.randint(2, 3)),
+        ({"dp": 2, "pp": 3, "tp": 1}, rng.randint(4, 6)),
+        ({"tp": 3, "pp": 1, "dp": 2}, rng.randint(2, 4)),
+        ({"pp": 2, "dp": 2, "tp": 2}, rng.randint(1, 3)),
     ):
-        part = WITHOUT if sizes["dp"] == 1 else WITH
-        cases.append({"sizes": sizes, "numbers": rng.randint(3, 7), "rows": rng.randint(2, 5), "part": part})
+        part, num = WITHOUT if sizes["dp"] == 1 else WITH, rng.randint(3, 7)
+        case = {"sizes": sizes, "numbers": num, "rows": rng.randint(2, 5), "microbatches": num_microbatches}
+        cases.append(case | {"part": part})
     return cases
 
 
@@ -159,8 +184,8 @@ CHECK = Check(
     points=3,
     names=("hybrid_step",),
     public=(
-        {"sizes": {"tp": 2, "dp": 1, "pp": 2}, "numbers": 4, "rows": 3, "part": WITHOUT},
-        {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 4, "rows": 3, "part": WITH},
+        {"sizes": {"tp": 2, "dp": 1, "pp": 2}, "numbers": 4, "rows": 3, "microbatches": 3, "part": WITHOUT},
+        {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 4, "rows": 3, "microbatches": 2, "part": WITH},
     ),
     draw=_draw,
     make=_make,
@@ -169,10 +194,10 @@ CHECK = Check(
     timeout=40.0,
     parts={WITHOUT: 1 / 2, WITH: 1 / 2},
     hints=(
-        "Each axis communicates at its own time: tp inside the stage, pp before and after it, dp at the end, on "
-        "gradients.",
+        "Each axis communicates at its own time: tp inside the stage, pp before and after it, dp once at the end, on "
+        "gradients. Run all forwards and keep (x, y) of each, then all backwards in the same order.",
         "The stage is reduce_from_tp(relu(copy_to_tp(x) @ columns) @ rows), both over tp_group; a received tensor "
-        "needs requires_grad_(), and its .grad goes back to the previous stage.",
+        "needs requires_grad_(), and its .grad goes back to the previous stage. Each microbatch adds 1/m of its loss.",
         "Then all_reduce both gradients over dp_group and divide by its size. Use no other group: its ranks have "
         "different weights.",
     ),

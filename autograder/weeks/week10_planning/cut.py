@@ -89,6 +89,7 @@ CHECK = Check(
     make=_make,
     judge=_judge,
     program="without_ranks",
+    optional=True,
     masked=MASKED,
     hints=(
         "Let best[s][k] be the slowest stage in the best cut of the first k layers into s stages. What is best[1][k]?",

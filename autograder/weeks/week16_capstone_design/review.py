@@ -1,4 +1,4 @@
-"""The hunt: accept or reject seven changes, each with its axis and a numeric symptom. All must be right for points."""
+"""The hunt: accept or reject seven changes, each with its axis and a symptom; one part per bug."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ VERDICTS = {  # (accept?, axis)
     "f": (False, "tp"),
     "g": (True, "cp"),
 }
+BUGS = {"a": "norm", "b": "norm", "c": "mean", "d": "mean", "e": "count", "f": "labels", "g": "word after next"}
 AXES = ("dp", "tp", "pp", "cp", "ep")
 LEAST_OFF = 0.002
 
@@ -51,7 +52,7 @@ def smoothed(n: Sizes, size: int) -> float:
 
 
 def _make(case: Case, rng: Random) -> Task:
-    change, n = case["change"], {name: value for name, value in case.items() if name != "change"}
+    change, n = case["change"], {name: value for name, value in case.items() if name not in ("change", "part")}
     expected = [*VERDICTS[change], symptom(change, n)]
     return Task(call="review", ranks=1, inputs=[[[change, n]]], expected=[expected], groups=[])
 
@@ -64,7 +65,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return "review must return three values: True to accept or False to reject, an axis, a number."
     if received[1] not in AXES:
         return f"{received[1]!r} is not an axis: use one of {', '.join(AXES)}."
-    where = ", ".join(f"{name}={value}" for name, value in case.items() if name != "change")
+    where = ", ".join(f"{name}={value}" for name, value in case.items() if name not in ("change", "part"))
     if received[0] is not accept or received[1] != axis or not close(received[2], number, 1e-4):
         return (
             f"Change {case['change']} is not reviewed correctly yet: you returned {tuple(received)}, and verdict, axis "
@@ -80,7 +81,7 @@ def drawn(rng: Random, ranks: int) -> list[Case]:
         n = numbers(change, rng, ranks)
         while abs(symptom(change, n) - 1) < LEAST_OFF:
             n = numbers(change, rng, ranks)
-        cases.append({"change": change} | n)
+        cases.append({"change": change, "part": BUGS[change]} | n)
     return cases
 
 
@@ -122,6 +123,8 @@ CHECK = Check(
     make=_make,
     judge=_judge,
     program="without_ranks",
+    optional=True,
+    parts=dict.fromkeys(BUGS.values(), 0.2),
     hints=(
         "For each change, write down what one process would give, without any ranks. Then compare.",
         "Two questions find most of them: is a number counted twice or not at all, and is it divided a second time? "

@@ -37,6 +37,17 @@ class AxisTraffic:
     def total(self) -> float:
         return sum(vars(self).values())
 
+    @property
+    def by_axis(self) -> dict[str, float]:
+        """The bytes of both directions, by axis."""
+        return {
+            "tp": self.tp_forward + self.tp_backward,
+            "cp": self.cp_forward + self.cp_backward,
+            "ep": self.ep_forward + self.ep_backward,
+            "pp": self.pp_forward + self.pp_backward,
+            "dp": self.dp,
+        }
+
 
 def activation_bytes_of(model: Transformer, layout: Layout) -> float:
     """2bsh/c: one activation of a microbatch, which is the payload of a tensor-parallel all-reduce."""

@@ -18,6 +18,7 @@ from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory.states import parameters_on_stage
 from shardlab.costs.models.flops import hardware_flops_per_token, model_flops_per_token, utilisation
 from shardlab.costs.models.model import Transformer, dense_layer_parameters, num_parameters
+from shardlab.costs.models.scaling import scaled_run
 from shardlab.costs.models.zoo import TABLE, ZOO, find_model, gpt
 from shardlab.costs.sizes import layout_sizes, model_sizes
 from shardlab.costs.traffic import all_to_all_bytes, ring_all_reduce_bytes
@@ -271,3 +272,10 @@ def test_links_of_a_data_sheet():
     assert (h100.nvlink, h100.network, h100.per_node) == (450e9, 50e9, 8)
     with pytest.raises(ValueError, match="a100-40, a100, h100"):
         find_accelerator("tpu")
+
+
+def test_scaling_laws_spend_the_whole_budget():
+    for times in (0.5, 1, 10, 1e4):
+        parameters, tokens, loss = scaled_run(70e9, 2e12, 2.0, times)
+        assert parameters * tokens == pytest.approx(times * 70e9 * 2e12) and (loss < 2.0) == (times > 1)
+    assert scaled_run(1, 1, 2.0, 100)[::2] == pytest.approx((28.84, 1.589), rel=1e-3)  # by hand on week 16's page
