@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Week 1 · Collectives (集合通信): how N ranks add up one gradient
 #
-# *Core: about 140 minutes; optional: about 40 · 2 to 4 ranks, once 6 · no GPU needed*
+# *Core: about 140 minutes; optional: about 50 · 2 to 4 ranks, once 6 · no GPU needed*
 #
 # After this week you can
 #
-# - [ ] **build** a ring all-reduce from send and receive alone (optional: a tree, and one for two nodes);
+# - [ ] **build** a ring all-reduce from send and receive alone (optional: a tree);
 # - [ ] **predict** the bytes and seconds of an all-reduce for any number of ranks, and confirm the prediction;
 # - [ ] **read** a hang report and find the line to change.
 #
@@ -473,7 +473,7 @@ print("ring:", [f"{1000 * one:.2f} ms" for one in seconds])
 
 # %% [markdown]
 # **Fit.** By section 8, a ring of four takes 6 α + 1.5 S β. Only α and β are unknown, and there are seven measurements.
-# A fit (拟合) chooses the two numbers that miss all seven by as little as possible.
+# A fit chooses the two numbers that miss all seven by as little as possible.
 #
 # **By hand**, 2 ranks: 2 α + S β. 1 MB takes 3 ms, 3 MB take 5 ms. So 2 MB more cost 2 ms: β is 1 ms per MB, and 1/β =
 # 1 GB/s. Then 1 MB costs 1 ms for its bytes and 2 ms for two messages: α = 1 ms.
@@ -652,7 +652,7 @@ check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
 # On four ranks a tree takes 4 α + 4 S β instead of 6 α + 1.5 S β. **Predict:** up to which size does it win?
 #
 # One detail matters on a small machine. In each step of a ring all four ranks send; in a step of a tree at most two
-# do. With two cores, the ring's four messages take 2 *turns* (轮流), the tree's only one. Your α and β were fitted to
+# do. With two cores, the ring's four messages take 2 *turns*, the tree's only one. Your α and β were fitted to
 # the ring and include its turns: with t ranks per core, the tree's are α/t and β/t.
 #
 # **By hand**, t = 2, α = 2 ms, β = 2 ms per MB: the ring takes 12 + 3 S ms, the tree 4 + 4 S ms. They cross at S = 8

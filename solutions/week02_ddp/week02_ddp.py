@@ -20,7 +20,7 @@
 #
 # - [ ] **build** DDP: one broadcast, hooks, buckets, and messages that are sent during the backward;
 # - [ ] **predict** what share of a step is spent waiting, with and without overlap;
-# - [ ] optional: **compress** a gradient to one bit per number or to a tenth of its bytes, and keep the loss.
+# - [ ] **compress** a gradient to one bit per number or to a tenth of its bytes, and keep the loss (optional).
 #
 # **Before you start**, answer three questions for yourself.
 #

@@ -16,7 +16,7 @@ from shardlab.costs.models.zoo import find_model
 from shardlab.costs.planning import claims, planner
 from shardlab.costs.validation.published import read_runs
 
-from autograder.weeks.week10_planning import _clusters, calculator, cut, fits
+from autograder.weeks.week10_planning import _clusters, calculator, cut, fits, intra, sources
 from autograder.weeks.week10_planning.reading import READING
 
 H100 = find_accelerator("h100")
@@ -111,3 +111,23 @@ def test_what_the_reading_questions_ask_is_so():
 def test_half_of_an_answer_earns_its_part(judged, exercise, name, points, right):
     verdict = judged(exercise, name)
     assert verdict.points == pytest.approx(points, abs=0.01) and right in verdict.text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_ladder_costs_what_brute_force_finds(seed):
+    ladder = [(i, j) for j in range(5) for i in (j - 2, j - 1) if i >= 0]
+    case = intra.drawn(Random(seed), 5, ladder, 3)
+    assert intra.on_a_ladder(case) == intra.by_brute_force(case)
+
+
+def test_the_diamond_by_hand_has_two_best_answers():
+    prices = {choices: intra.price(intra.DIAMOND, choices) for choices in product(range(2), repeat=4)}
+    assert prices[0, 1, 1, 0] == 20
+    assert [choices for choices, paid in prices.items() if paid == min(prices.values()) == 8] == [(0,) * 4, (1,) * 4]
+
+
+def test_the_sources_print_these_numbers():
+    assert sources.stage_parameters(sources.GPT2_LARGE) == [210_753_280, 209_445_120]  # the log of Accelerate's guide
+    reached = [sources.expected("mt-nlg", sizes)[0] / 1e12 for sizes in sources.PUBLIC["mt-nlg"]]
+    assert reached == pytest.approx([126, 121, 113], abs=0.6)  # arXiv 2201.11990, section 2.4
+    assert sources.expected("alpa-ray", sources.PUBLIC["alpa-ray"][0])[0] == pytest.approx(0.575, abs=0.002)

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 10 · Planning (并行规划): which of thousands of layouts?
 #
-# *Core: about 140 minutes; optional: about 70 · no ranks this week, only formulas · no GPU needed*
+# *Core: about 140 minutes; optional: about 80 · no ranks this week, only formulas · no GPU needed*
 #
 # After this week you can
 #
@@ -340,7 +340,7 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 #
 # ## 8 · A calculator with real errors
 #
-# Before you trust a planner, test its formulas. Of these six lines, **five are wrong**, one of them in two ways. All of
+# Before you trust a planner, test its formulas. **Five of these six lines are wrong**, one of them in two ways. All of
 # these mistakes have been in public code or lecture notes:
 #
 # - attention FLOPs that count the masked half; a symptom is utilization above 100% (NVIDIA/Megatron-LM issue 831;
@@ -655,8 +655,8 @@ check("week10.cut", cut)
 # 1)`, `model.minimize(...)`, `model.val(x)`. The grade has fourteen operators, too many to try all. *About 15 lines.*
 #
 # **By hand:** a diamond: operator 0 feeds 1 and 2, and both feed 3. Way 0 costs 0, 4, 4, 0; way 1 costs 1, 2, 2, 3.
-# Disagreeing costs 3 on the upper edges, 5 on the lower ones. Each operator's cheapest way, `[0, 1, 1, 0]`, costs 4 + 3
-# + 3 + 5 + 5 = 20. `[0, 0, 0, 0]` and `[1, 1, 1, 1]` both cost 8, the least.
+# Disagreeing costs 3 on the upper edges, 5 on the lower ones. Each operator's cheapest way, `[0, 1, 1, 0]`, costs 4,
+# and 16 for four disagreements: 20. `[0, 0, 0, 0]` and `[1, 1, 1, 1]` both cost 8, the least.
 #
 # <details><summary>Hint: a product is not linear</summary>
 #

@@ -121,8 +121,8 @@ check("week16.failures", interruptions)
 # **Goodput** (有效吞吐) is the share of the time spent on work that is not repeated. If each failure immediately
 # restarts an interval of τ + δ seconds, completing it takes M(e^((τ+δ)/M) − 1) seconds on average. A restart takes
 # R and may fail too, which multiplies everything by e^(R/M). So goodput = τ / (M · e^(R/M) · (e^((τ+δ)/M) − 1)) (Daly,
-# 2006). By hand, in hours, with the best τ above and R = 0: 2 / (8 · (e^(2.25/8) − 1)) = 77%, compared with 100% − 25% in
-# the table.
+# 2006). By hand, in hours, with the best τ above and R = 0: 2 / (8 · (e^(2.25/8) − 1)) = 77%, compared with 100% − 25%
+# in the table.
 #
 # **`best_interval(save, between)`** returns Young's τ; **`goodput(interval, save, between, restart)`** returns the
 # share. *One line each.*

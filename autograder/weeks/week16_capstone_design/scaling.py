@@ -1,4 +1,4 @@
-"""The scaling laws of Kaplan et al.: the run that a larger budget should train, and the one that it would buy."""
+"""The scaling laws of Kaplan et al.: the model and tokens that a larger budget should train."""
 
 from __future__ import annotations
 
