@@ -95,10 +95,8 @@ for skew in (0.0, 1.0):
     figure, ax = figures.new_axes(4.6, 3.4)
     figures.show(figure, figures.draw_exchange(ax, table_of(skew, 4)))
 
-# %% [markdown]
-# **Step through it**, with two ranks of three tokens, four experts, and a router's choices of k = 2.
-
 # %%
+# Step through it: two ranks of three tokens, four experts, and a router that chooses two for each token.
 torch.manual_seed(1)
 choices = model.route(torch.randn(2, 3, 4), model.Choice(4, 2)).experts_TK.tolist()
 figures.animate("Rows travel to experts and back", figures.dispatch_frames(choices, num_experts=4))
