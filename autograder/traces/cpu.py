@@ -1,4 +1,4 @@
-"""Megatron on a CPU: where it asks CUDA for a device, a stream or a tensor, the CPU answers. Nothing is restored."""
+"""Megatron on a CPU: where it asks CUDA for a device, a stream or a tensor, the CPU answers. Idle is restored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CPU = torch.device("cpu")
 FACTORIES = ("zeros", "ones", "empty", "tensor", "full", "arange")
 
 
-class Nothing:
+class Idle:
     """A stream or an event whose methods all do nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
@@ -19,7 +19,7 @@ class Nothing:
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: self
 
-    def __enter__(self) -> Nothing:
+    def __enter__(self) -> Idle:
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -39,7 +39,7 @@ def answer_for_cuda() -> None:
         module.get_rng_state = lambda *_, **__: torch.get_rng_state()
         module.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     for name in ("Stream", "Event", "stream", "current_stream", "default_stream"):
-        setattr(cuda, name, type(name, (Nothing,), {}))
+        setattr(cuda, name, type(name, (Idle,), {}))
     tensor: Any = torch.Tensor
     tensor.cuda = lambda self, *_, **__: self
     tensor.record_stream = lambda self, *_: None

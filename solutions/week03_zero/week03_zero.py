@@ -536,28 +536,19 @@ check("week03.clip", clip_slices, cases=cases)
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Megatron-Core's `DistributedOptimizer` is ZeRO-1 with flat buffers. `record` runs the installed `megatron-core` in
-# another process, for one rank of many. (To install it: `%pip install megatron-core==0.16.1`.) Read how
-# `param_and_grad_buffer.py` pads, in `_pad_start_of_param_if_needed` and `_pad_end_of_bucket_if_needed`.
+# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`), whose `DistributedOptimizer` is
+# ZeRO-1 with flat buffers. Read in `param_and_grad_buffer.py` how it pads.
 #
-# **`predict_trace(rank, world, widths, overlap)`** returns a dict; the check runs Megatron for each layout and
-# compares. `widths` such as `[8, 24, 10]` are linear layers 8 → 24 → 10 without biases, all in one bucket. Each entry
-# earns a third of the points:
+# **`predict_trace(rank, world, widths, overlap)`** returns a dict; a run decides. `widths`: linear layers without
+# biases, in one bucket.
 #
-# 1. `"message"`: how many numbers a rank gives to the reduce-scatter of the gradients, and how many it gets;
-# 2. `"parts"`: how many numbers of each weight are in this rank's slice, in the buffer's order, without zeros;
-# 3. `"calls"`: the names of the calls of the second step, from `zero_grad_buffer` on, such as `"all_reduce"`. With
-#    `overlap`, updated weights are gathered only when a forward needs them.
+# 1. `"message"`: how many numbers each rank gives to the reduce-scatter, and how many it gets;
+# 2. `"parts"`: how many numbers of each weight are in its slice, in the buffer's order, without zeros;
+# 3. `"calls"`: the names of the second step's calls. `overlap`: a forward gathers.
 #
-# **By hand**, `[8, 24, 10]` on two ranks: the last weight comes first, at 0 to 240; the other starts at the next
-# multiple of 64, 256, and ends at 448. That is padded to 512, a multiple of 128 and of two, so a rank keeps 256. Rank 0
-# has `[240]`, rank 1 has `[192]`. *About 13 lines.*
-#
-# <details><summary>And where does DeepSpeed avoid the bug of section 8?</summary>
-#
-# In `deepspeed/runtime/zero/stage_1_and_2.py`, look for `get_grad_norm_direct`: each rank's partial sum is all-reduced
-# over `dp_process_group`, and the root is taken afterwards.
-# </details>
+# **By hand**, `[8, 24, 10]`, two ranks: the last weight comes first, 0 to 240; the other begins at the next multiple of
+# 64, 256, and ends at 448. Padded to a multiple of 128 and of two, 512: the ranks keep `[240]` and `[192]`. *About 13
+# lines.*
 
 # %%
 for place in traces.places.OPTIMIZER:

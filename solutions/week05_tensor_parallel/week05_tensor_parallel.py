@@ -576,8 +576,8 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 # 3. `"followed"`: which visits to the line in `backward` have a call before the next?
 # 4. `"calls"`: the shapes of all-reduced tensors, in order.
 #
-# **By hand**, two ranks, one MLP: g of embedding and row layer, three numbers per token, f of head and column layer:
-# 7 shapes. The backward visits head, row, column: `[1, 3]`. *About 8 lines.*
+# **By hand**, two ranks, one MLP: g of embedding and row layer, three numbers per token, f of head and column layer: 7
+# shapes. The backward visits head, row, column: `[1, 3]`. *About 8 lines.*
 
 # %%
 from autograder.traces import TensorParallel, places, record

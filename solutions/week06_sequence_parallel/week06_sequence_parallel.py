@@ -622,30 +622,19 @@ print(f"attention {attention / total:.0%}, MLP {between / total:.0%}; SiLU and p
 # %% [markdown]
 # ## 10 · Read real code
 #
-# Week 5 predicted what Megatron's layers send with tensor parallelism. Now the same two layers split the sequence: a
-# column layer, a row layer, and `gather_from_sequence_parallel_region` of `mappings.py` for the output. `record` runs
-# the installed package in another process. (To install it: `%pip install megatron-core==0.16.1`.)
+# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`): a column layer, a row layer, and
+# `gather_from_sequence_parallel_region` for the output.
 #
-# **`predict_trace(tp, s, b, h, whole_gradient)`** returns a dict; the check runs Megatron for each layout, on `tp`
-# ranks and without biases, and compares. `whole_gradient`: the last gather has `tensor_parallel_output_grad=False`.
-# Each entry earns half a point:
+# **`predict_trace(tp, s, b, h, whole_gradient)`** returns a dict; a run on `tp` ranks decides. `whole_gradient`: the
+# last gather has `tensor_parallel_output_grad=False`.
 #
-# 1. `"calls"`: the names of all calls of a forward and a backward, in order, such as `"all_gather"`;
-# 2. `"given"`: for each of them the shape of the tensor that a rank gives;
-# 3. `"kept"`: the shapes of `input` and of `total_input` when the line below is reached for the **second** time, in the
-#    backward of the column layer;
+# 1. `"calls"`: the names of all calls, forward and backward, such as `"all_gather"`;
+# 2. `"given"`: for each the shape of the tensor that the rank gives;
+# 3. `"kept"`: the shapes of `input` and `total_input` at the **second** visit to the line below;
 # 4. `"next"`: `[name, shape given]` of the call after the **first** visit.
 #
 # **By hand**, the forward with t = 2, s = 8: the column layer gathers parts of 4 rows, the row layer reduce-scatters 8,
-# and the last gather is given 4. Only then write each adjoint below its call, from right to left, and ask which input
-# the column layer has kept. *About 8 lines.*
-#
-# <details><summary>How does Megatron know which gradients to sum?</summary>
-#
-# By a flag: such parameters have the attribute `sequence_parallel`, among them norms and the bias of row layers.
-# `finalize_model_grads` flattens their gradients and sums them with one all-reduce over the tensor-parallel group. A
-# new module whose author forgets the flag trains with partial gradients.
-# </details>
+# the last gather is given 4. Then write each adjoint from right to left. *About 8 lines.*
 
 # %%
 from autograder.traces import SequenceParallel, places, record

@@ -608,23 +608,17 @@ figures.show(figure, figures.draw_timelines(axes, rows))
 # %% [markdown]
 # ## 11 · Read real code
 #
-# Megatron-Core's 1F1B is `forward_backward_pipelining_without_interleaving` in `schedules.py`; its messages are in
-# `p2p_communication.py`. `record` runs the installed package in another process, for one rank of many, and notes every
-# message and every visit to the lines that the next cell prints. (To install it: `%pip install megatron-core==0.16.1`.)
+# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`): one rank of its 1F1B.
 #
-# **`predict_trace(rank, world, pp, microbatches, visit)`** returns a dict; the check runs Megatron for each layout and
-# compares. Each entry earns a third of the points:
+# **`predict_trace(rank, world, pp, microbatches, visit)`** returns a dict; a run decides:
 #
-# 1. `"ranks"`: the global ranks of this rank's pipeline, in order. Without tensor parallelism, ranks 0 to world/pp − 1
-#    hold the first stage;
-# 2. `"before"`: how many messages does the rank start, sends and receives together, before its first `backward_step`?
-# 3. `"next"`: the line with `send_forward_recv_backward` is reached for the `visit`-th time: which messages start
-#    together next? A list such as `[["isend", 3], ["irecv", 3]]`, in Megatron's order, with global ranks; `[]` if the
-#    rank reaches the line less often.
+# 1. `"ranks"`: the global ranks of this rank's pipeline. Ranks 0 to world/pp − 1 hold the first stage;
+# 2. `"before"`: how many messages it starts before its first `backward_step`;
+# 3. `"next"`: which messages start together after the `visit`-th visit to `send_forward_recv_backward`, in order; `[]`
+#    if it has fewer.
 #
-# **By hand**, P = 2, M = 2, rank 0: the warm-up sends one activation; the first steady iteration sends another and
-# receives a gradient: 3 messages before B0. Rank 1's first visit sends nothing, because it is the last stage. The next
-# messages are `[["isend", 0], ["irecv", 0]]`, a gradient and an activation. *About 11 lines.*
+# **By hand**, P = 2, M = 2: rank 0 sends two activations and receives a gradient before B0: 3. After rank 1's first
+# visit: `[["isend", 0], ["irecv", 0]]`. *About 11 lines.*
 
 # %%
 from autograder.traces import Pipeline, places, record

@@ -507,22 +507,19 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Megatron-Core's interleaved schedule is `forward_backward_pipelining_with_interleaving` in `schedules.py`. It is week
-# 7's schedule with v chunks per rank, and it also gives each rank something to do while it waits. `record` runs the
-# installed package in another process, for one rank of many. (To install it: `%pip install megatron-core==0.16.1`.)
+# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`): one rank of its interleaved
+# schedule.
 #
-# **`predict_trace(rank, pp, chunks, microbatches, visit)`** returns a dict; the check runs Megatron for each layout and
-# compares. There are as many ranks as `pp`, and `microbatches` is a multiple of it. Each entry earns half a point:
+# **`predict_trace(rank, pp, chunks, microbatches, visit)`** returns a dict; a run decides:
 #
-# 1. `"before"`: how many forwards of chunks does the rank run before its first backward?
+# 1. `"before"`: how many forwards of chunks the rank runs before its first backward;
 # 2. `"forward"`: `[chunk, microbatch]` of its `visit`-th forward, counted from 1;
 # 3. `"backward"`: the chunk of its `visit`-th backward;
-# 4. `"messages"`: how many messages does it start in the step, sends and receives together?
+# 4. `"messages"`: how many messages it starts, sends and receives.
 #
-# **By hand**, P = 2, v = 2, M = 4. Forwards go through the chunks in groups of P microbatches: chunk 0 with 0 and 1,
-# chunk 1 with 0 and 1, chunk 0 with 2 and 3, and so on; backwards begin with chunk 1. Rank 0 warms up with 2(P−1) +
-# (v−1)P = 4 forwards, and one more opens the steady state: 5. Its 8 forwards and 8 backwards would have 32 messages,
-# but its chunk 0 is the first stage, which receives no activation and sends no gradient: 32 − 8 = 24. *About 7 lines.*
+# **By hand**, P = 2, v = 2, M = 4, rank 0: chunk 0 with microbatches 0 and 1, chunk 1 with both, chunk 0 with 2, …;
+# backwards begin with chunk 1. Warm-up 2(P−1) + (v−1)P = 4, and one: 5. Messages: 32 less 8, as chunk 0 is the first
+# stage. *About 7 lines.*
 
 # %%
 from autograder.traces import Pipeline, places, record
@@ -552,8 +549,8 @@ def predict_trace(rank, pp, chunks, microbatches, visit):
 check("week08.reading", predict_trace)
 
 # %%
-layout = Pipeline(world=4, tp=1, pp=4, chunks=2, microbatches=8, s=3, b=1, h=8)
-print(record(layout, 1, places.INTERLEAVED))
+layout = Pipeline(world=2, tp=1, pp=2, chunks=2, microbatches=4, s=3, b=1, h=8)
+print(record(layout, 0, places.INTERLEAVED))
 
 # %% [markdown]
 # ## 10 · Interview: when does 1F1B win?

@@ -595,30 +595,19 @@ check("week12.ep-or-tp", ep_or_tp)
 # %% [markdown]
 # ## 11 · Read real code
 #
-# Megatron-Core's `MoEAlltoAllTokenDispatcher` in `token_dispatcher.py` dispatches and combines with `all_to_all` of
-# `mappings.py`. `record` runs the installed package on real ranks in other processes. (To install it: `%pip install
-# megatron-core==0.16.1`.) The experts only multiply each row by its weight.
+# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`): its `MoEAlltoAllTokenDispatcher`, on
+# real ranks. The experts multiply rows by their weights.
 #
-# **`predict_trace(rank, experts, h, routes)`** returns a dict; the check runs Megatron for each layout and compares.
-# `routes[r][i]` lists the experts of rank r's token i; consecutive experts share a rank. Each entry earns a third of
-# the points:
+# **`predict_trace(rank, experts, h, routes)`** returns a dict; a run decides. `routes[r][i]` lists the experts of rank
+# r's token i; consecutive experts share a rank.
 #
 # 1. `"sent"`: how many rows the first all-to-all sends to each rank;
 # 2. `"received"`: how many come from each rank;
-# 3. `"given"`: the shapes that this rank gives to **all** all-to-alls of the forward and the backward, in order. Read
-#    in `token_dispatch` what travels with the rows, and remember that autograd goes backward through the calls.
+# 3. `"given"`: the shapes that this rank gives to **all** all-to-alls, forward and backward. Read in `token_dispatch`
+#    what travels with the rows.
 #
-# **By hand**, two ranks, four experts: rank 0's token with experts 0 and 1 counts twice, both rows for rank 0; Megatron
-# sends a row per expert, unlike section 8's two levels. If rank 0 sends 6 rows and receives 5, the dispatch is given
-# `[6, h]` and `[6]`, the combine `[5, h]`. *About 8 lines.*
-#
-# <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: `own_counts` sends each rank its counts, as
-# your exchange does, with one number before them. What is it for?</summary>
-#
-# It reports whether this rank has a problem: NaN scores on one rank become an error message on all ranks, before any
-# row is sent, instead of a hang. It also reports whether the input needs a gradient, because a rank without one would
-# skip the two all-to-alls of the backward.
-# </details>
+# **By hand**, two ranks, four experts: rank 0's token with experts 0 and 1 counts twice, both rows for rank 0. If rank
+# 0 sends 6 rows and receives 5, the dispatch is given `[6, h]` and `[6]`, the combine `[5, h]`. *About 8 lines.*
 
 # %%
 from autograder.traces import Experts, places, record

@@ -1,4 +1,4 @@
-"""Recorded runs of the installed Megatron: what they hold, and that this machine's faults cost no points."""
+"""Recorded runs of the installed Megatron: their contents, and faults of this machine that cost no points."""
 
 import json
 import signal

@@ -15,7 +15,7 @@ ONE_BUCKET = 1 << 30
 
 
 def recorded(case: Case) -> dict[str, Any]:
-    """What a run with these sizes shows on this rank, in its second step."""
+    """Record a run with these sizes on this rank, in its second step, and answer from it."""
     layout = DistributedOptimizer(case["world"], tuple(case["widths"]), ONE_BUCKET, case["overlap"])
     trace = record(layout, case["rank"], OPTIMIZER)
     step = [event for event in trace.after(NEXT_STEP, 2) if isinstance(event, Call)]

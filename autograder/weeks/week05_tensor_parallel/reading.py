@@ -14,7 +14,7 @@ PAGE = {"rank": 6, "world": 8, "tp": 4, "blocks": 2, "s": 3, "b": 1, "h": 8, "f"
 
 
 def recorded(case: Case) -> dict[str, Any]:
-    """What a run with these sizes shows on this rank."""
+    """Record a run with these sizes on this rank, and answer from it."""
     sizes = {name: size for name, size in case.items() if name != "rank"}
     trace = record(TensorParallel(**sizes), case["rank"], LINEAR)
     return {

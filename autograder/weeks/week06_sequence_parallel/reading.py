@@ -14,7 +14,7 @@ PAGE = {"tp": 2, "s": 8, "b": 1, "h": 6, "whole_gradient": True}
 
 
 def recorded(case: Case) -> dict[str, Any]:
-    """What a run with these sizes shows on the last rank; the MLP is 2h wide."""
+    """Record a run with these sizes on the last rank, and answer from it; the MLP is 2h wide."""
     trace = record(SequenceParallel(world=case["tp"], f=2 * case["h"], **case), case["tp"] - 1, LINEAR)
     column = trace.visits(GRAD_INPUT)[1].values
     after = trace.next_after(GRAD_INPUT, 1)

@@ -14,7 +14,7 @@ PAGE = {"rank": 5, "world": 8, "pp": 4, "microbatches": 6, "visit": 2}
 
 
 def recorded(case: Case) -> dict[str, Any]:
-    """What a run with these sizes shows on this rank."""
+    """Record a run with these sizes on this rank, and answer from it."""
     layout = Pipeline(case["world"], 1, case["pp"], chunks=1, microbatches=case["microbatches"], s=3, b=1, h=8)
     trace = record(layout, case["rank"], ONE_F_ONE_B)
     return {
@@ -65,7 +65,7 @@ CHECK = trace_check(
         "end of the pipeline.",
         "A middle stage with k forwards before its first backward has received k activations and one gradient, and "
         "has sent k activations.",
-        "Of M microbatches, max(0, M - warm-up) visit the steady state's line. The last stage goes on to "
+        "The steady state's line is visited max(0, M - warm-up) times. The last stage continues with "
         "send_backward_recv_forward, and in its last iteration to send_backward.",
     ),
 )

@@ -14,7 +14,7 @@ PAGE = {"rank": 1, "pp": 4, "chunks": 2, "microbatches": 8, "visit": 7}
 
 
 def recorded(case: Case) -> dict[str, Any]:
-    """What a run with these sizes shows on this rank."""
+    """Record a run with these sizes on this rank, and answer from it."""
     layout = Pipeline(case["pp"], 1, case["pp"], case["chunks"], case["microbatches"], s=3, b=1, h=8)
     trace = record(layout, case["rank"], INTERLEAVED)
     visits = [event for event in trace.events if isinstance(event, Visit)]

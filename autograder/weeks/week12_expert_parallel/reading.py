@@ -14,7 +14,7 @@ PAGE = {"rank": 0, "experts": 4, "h": 8, "routes": [[[0, 2], [0, 1], [2, 3]], [[
 
 
 def recorded(case: Case) -> dict[str, Any]:
-    """What a run with these routes shows on this rank."""
+    """Record a run with these routes on this rank, and answer from it."""
     routes = tuple(tuple(map(tuple, tokens)) for tokens in case["routes"])
     trace = record(Experts(len(routes), case["experts"], case["h"], routes), case["rank"], DISPATCH, real=True)
     splits = trace.visits(ALL_TO_ALL)[0].values
