@@ -80,9 +80,8 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 # the 1200 to 300, which leaves 700. Ignore padding for now: a slice has P/N parameters, even if that is a fraction.
 # *About 2 lines.*
 #
-# > **Fresh cases.** Grading adds cases to those you see. This week they vary the numbers; shapes and sizes (not
-# > always divisible by N, sometimes fewer numbers than ranks); dtypes (float32, float64 and bfloat16); 1 to 8 ranks;
-# > and the group, often only a part of the world, such as ranks 1 and 3.
+# > **Fresh cases.** Grading adds cases: other shapes and sizes (not always divisible by N, sometimes below N), dtypes
+# > (float32, float64 and bfloat16), 1 to 8 ranks, and groups that are only a part of the world.
 
 
 # %% exercise="week03.state-bytes"
@@ -274,7 +273,7 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 # `mean_and_step` is given: it calls your `mean_slice`, then your `zero1_step`, and sends 2(N−1)/N of the model.
 #
 # The library: `dist.reduce_scatter_single(mine, flat, group=group)` fills `mine`, `dist.all_gather_single(flat, mine,
-# group=group)` fills `flat`. (In older code: `reduce_scatter_tensor` and `all_gather_into_tensor`.)
+# group=group)` fills `flat`.
 #
 # **By hand**, 2 ranks, the four weights of section 2. `mean_slice` gives rank 0 `[2, 2]`, the mean of `[1, 2]` and
 # `[3, 2]`. Its `zero1_state` has master `[5, 5]`, momentum `[0, 0]`, variance `[0, 0]`: 24 bytes. `zero1_step` updates
@@ -362,8 +361,7 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 # reduce-scatter each byte once. Afterwards no parameter may have a `.grad`, and at no time may most of the gradients
 # exist together: the check reads the peak memory (内存峰值) of eight ranks from the kernel. Remove your hooks,
 # because the next step calls the function again with the same parameters. Use your `mean_slice`. *About 9 lines.* (The
-# solution starts each reduce-scatter with `async_op=True` and waits for it two hooks later, so that the backward
-# continues meanwhile. Week 15's trainer is then faster.)
+# solution uses `async_op=True` and waits two hooks later, which makes week 15's trainer faster.)
 #
 # `mean_square_backward` is given: it computes a loss and calls your function.
 #
@@ -482,7 +480,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
 # > **What the meter counts.** A reduce-scatter is booked with the bytes of a ring, which is how it runs between GPUs.
-# > The CPU backend gloo runs an all-reduce and discards the rest. Your job is to *ask* for no more than a slice.
+# > The CPU backend gloo runs an all-reduce and discards the rest.
 #
 # ## 8 · Bug hunt: three, four, and not five
 #
@@ -657,8 +655,6 @@ check("week03.two-gpus", hundred_million_on_two)
 #   Look for: figure 1, with a 7.5B model on 64 GPUs. Which of its factors are limits?
 # - Micikevicius and others, *Mixed Precision Training*, arXiv 1710.03740. Look for: the share of updates that fp16
 #   would lose, and the histogram of gradients that shows why the loss is scaled.
-# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size`, how much is sent in one message; `overlap_comm`, which
-#   overlaps it with the backward.
 # - **Labs 1 and 3**: `labs/README.md` says how to run `memory_calculator.py`, and ZeRO's stages 1 and 2 on a small GPT,
 #   with predicted and measured bytes side by side.
 
@@ -787,8 +783,6 @@ check("week03.smallest-stage", smallest_stage, cases=cases)
 # head, E's gradient has only one of its two parts, so it is too early to send it. Then B is complete, is sent, and is
 # freed. After the embedding, E is complete; torch calls the hook of a shared weight once, when both parts have been
 # added. Two layers own weights, so there are two calls, and E's slice is first in the list.
-#
-# **Predict** for two blocks: which layer is sent first, and which last?
 
 
 # %% exercise="week03.tied"
@@ -821,7 +815,3 @@ def zero2_by_layer(model, tokens, *, group):
 values = {"ranks": 4, "model": [11, 3, 2], "subgroup": [0, 2, 3], "calls": 2, "part": "slices"}
 memory = {"ranks": 8, "model": [1000, 192, 28], "part": "memory"}  # vocabulary, width, number of blocks
 check("week03.tied", zero2_by_layer, cases=[values, memory])
-
-# %% [markdown]
-# **An experiment, not graded.** Train section 7's GPT for 200 steps with and without `master_dtype=torch.float32`, at
-# `lr=1e-4`. Where do the two losses diverge, and why there?

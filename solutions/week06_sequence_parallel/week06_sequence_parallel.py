@@ -78,8 +78,8 @@ figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_
 #
 # ## 2 · The picture first
 #
-# The pictures show half a block on two ranks: norm, MLP, residual. In each tile, positions run down and hidden
-# numbers across; a crossed tile is a partial sum. Week 5 walked through the upper picture.
+# Half a block on two ranks: norm, MLP, residual. In each tile, positions run down and hidden numbers across; a crossed
+# tile is a partial sum. Week 5 walked through the upper picture.
 
 # %%
 region = figures.Region
@@ -436,9 +436,9 @@ for name, finish in {"nothing": nothing, "averaged": averaged}.items():
 # %% [markdown]
 # Neither loss looks wrong; both are even lower. Comparing ranks reveals copies that drift apart. Only a comparison with
 # one process reveals the mean: the norms learn t times too slowly, which Adam hides. Real cases:
-# [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446), where four ranks print 0.00299, 0.00298,
-# 0.00303 and 0.00191 for the same number; [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257), without
-# the sum; and [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259), which turns a mean into a sum.
+# [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446) and
+# [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257), without the sum;
+# [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259) turns a mean into a sum.
 #
 # **The opposite mistake** is in [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding B1:
 # after a gather, every rank does *the same* work. Each then already has the full gradient, and the reduce-scatter in
@@ -563,7 +563,7 @@ check("week06.recompute", through_layers, cases=[short, long])
 # %% [markdown]
 # ## 9 · A layer as in Llama
 #
-# Section 4's table is GPT-3's. Most later models have other operators. What does each save?
+# Most models after GPT-3 have other operators. What does each save?
 #
 # | operator | saves |
 # |---|---|
@@ -616,9 +616,8 @@ print(f"attention {attention / total:.0%}, MLP {between / total:.0%}; SiLU and p
 
 # %% [markdown]
 # The kernel *is* selective recomputation: its backward computes the scores again. What is large and cheap to compute
-# again is now in the MLP. But kernels matter: torch's RMSNorm on a CPU is made of small operators, which keep float32
-# copies of x. So does the *order* in memory: with heads before positions in the queries, the kernel's output is copied
-# for the next matrix, and both copies are kept. (DeepSeek's latent attention: week 11.)
+# again is now in the MLP. Kernels matter: torch's RMSNorm on a CPU is made of small operators, which keep float32
+# copies of x. (DeepSeek's latent attention: week 11.)
 
 # %% [markdown]
 # ## 10 · Read real code
@@ -705,14 +704,13 @@ def layer_of_530b():
 check("week06.530b", layer_of_530b)
 
 # %% [markdown]
-# Your sixth number is the first row's, so MT-NLG counts the repeated forward as work. (The second row would round to
-# 120.) **What share of an A100's peak, 312, remains without it?**
+# Your sixth number is the first row's, so MT-NLG counts the repeated forward as work. **What share of an A100's peak,
+# 312, remains without it?**
 #
-# Which of the percentages in the abstract of 2205.05198 hold? A fifth of the memory, over 90% less time for
-# recomputation, and for this model on 2,240 A100 a utilization of 54.2%, "29% faster" than 42.1% with full
-# recomputation. Its table 5: 280 sequences on 280 GPUs take 49.05 s with full recomputation and 37.83 s with both
-# ideas. For the latter, Megatron-LM's README of that time gives 56.0% of peak for model FLOPs and 57.0% for hardware
-# FLOPs, which count recomputed operations twice.
+# Which claims of 2205.05198 hold? Its abstract: a fifth of the memory, over 90% less time for recomputation, and for
+# this model on 2,240 A100 a utilization of 54.2%, "29% faster" than 42.1% with full recomputation. Its table 5: 280
+# sequences on 280 GPUs take 49.05 s with full recomputation, 37.83 s with both ideas. For the latter, Megatron-LM's
+# README gave 56.0% of peak for model FLOPs and 57.0% for hardware FLOPs, which count recomputed ones twice.
 
 # %%
 tp, both, saved, again, full, printed = layer_of_530b()
@@ -732,8 +730,8 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 
 # %% [markdown]
 # Now answer in five to eight sentences: what a layer keeps and why; what each of the two ideas saves and what it costs;
-# which of the percentages you have confirmed, which agree only roughly, and which do not follow from FLOPs; what you
-# would do first for a model with s = 32,768.
+# which claims you have confirmed, which hold only roughly, and which do not follow from FLOPs; what you would do first
+# for a model with s = 32,768.
 
 # %% [markdown] manual="week06.interview" points=2
 # ### BEGIN SOLUTION
@@ -762,7 +760,6 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 # <details><summary>Why does sequence parallelism send no more than tensor parallelism?</summary>
 #
 # An all-reduce is a reduce-scatter and an all-gather. Sequence parallelism works on split tensors between the two.
-# (If the gathered input is not kept, gathering it again in the backward comes on top.)
 # </details>
 #
 # <details><summary>Is a gather's backward a sum, or the rank's own part?</summary>
@@ -773,7 +770,7 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 #
 # <details><summary>A layer uses FlashAttention. What does selective recomputation of attention still save?</summary>
 #
-# Nothing: the scores are not kept. Recompute the norms' outputs, or an MLP's SiLU and product.
+# Nothing: the scores are not kept.
 # </details>
 #
 # ## 13 · Take away
@@ -795,9 +792,6 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 # - PyTorch's `torch/utils/checkpoint.py`. Look for: how the non-reentrant version uses `saved_tensors_hooks`, as
 #   `meter.saved` does.
 # - **Lab 2**: `labs/README.md` says how to run Megatron's own layers and compare them with ours.
-#
-# **An experiment, not graded.** Wrap `silu(gate) * up` in your `recompute_function`. Which of the MLP's four tensors
-# are still kept, and by whom?
 
 # %% [markdown]
 # ## Optional · Recomputation in practice
@@ -849,8 +843,7 @@ for ((split, way), due), num_bytes in zip(table.items(), measured, strict=True):
 # | full, none, none | 2 + 10 + **10** | 2 + **10** | **10** | 22 |
 #
 # **`cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes)`** returns a list of L strings, a plan
-# that fits and recomputes the fewest FLOPs, or None if nothing fits. *About 15 lines.* Grading uses L up to 118, so
-# you cannot try all 3^L plans.
+# that fits and recomputes the fewest FLOPs, or None if nothing fits. *About 15 lines.* Grading uses L up to 118.
 
 
 # %% exercise="week06.memory-cap"

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 7 · Pipeline parallelism (流水线并行): a model too deep for one GPU
 #
-# *Core: about 180 minutes; optional: about 40 · 2 to 4 ranks · no GPU needed*
+# *Core: about 180 minutes; optional: about 30 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -582,7 +582,7 @@ for build in (gpipe, one_f_one_b):
 #
 # ## 9 · Choose and run
 #
-# Move the sliders, predict, then press *Run it*. Ranks and messages are real; the stages sleep.
+# Predict, then press *Run it*. Ranks and messages are real, stages sleep.
 
 # %% tags=["interactive"]
 figures.schedule_explorer("1f1b", run=run_emulated)
@@ -730,7 +730,6 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 #   (section 2.3 recomputes early), and how much memory recomputation saves.
 # - Narayanan et al., *PTD-P*, arXiv 2104.04473. Look for: figure 4, and figure 6, whose curves your second number
 #   reproduces.
-# - Fan et al., *DAPPLE*, arXiv 2007.01045. Look for: how they choose stages of unequal size.
 # - Megatron Bridge, *Parallelisms Guide*, the section on pipelines. Look for: how the first and last stage get fewer
 #   layers.
 # - **Labs 1 and 2**: `labs/README.md` explains how to run `pp_simulation.py` on your machine, and how to compare
@@ -759,7 +758,7 @@ figures.show(figure, figures.draw_least_makespan(ax, 4, 8, 2))
 # makes 51 units instead of 33.
 #
 # In general, M = qC + s with 1 ≤ s ≤ C: q full rounds, one last trip, and s − 1 delays, **3·((q+1)P + s − 1)** units.
-# That is `least_makespan` in `shardlab.pipeline_parallel.bounds`. A bound need not be reachable; this one is.
+# That is `least_makespan` in `shardlab.pipeline_parallel.bounds`. It can be reached.
 #
 # **By hand**, P = 2, M = 2, C = 1: rank 0 cannot start its second forward until its first backward has ended. This
 # gives `0F0 0B0 0F1 0B1` on rank 0 and `1F0 1B0 1F1 1B1` on rank 1. Each trip takes 1 + 1 + 2 + 2 = 6 = 3P units, so
@@ -767,12 +766,6 @@ figures.show(figure, figures.draw_least_makespan(ax, 4, 8, 2))
 #
 # 1F1B with a shorter warm-up obeys the cap, but takes 69: somewhere a rank waits for a forward while a backward is
 # ready. When yours is right, measure it: `run_emulated(parse_schedule(capped(4, 8, 2)))`.
-#
-# <details><summary>Hint</summary>
-#
-# Do not look for a pattern: simulate. Record when each pass ends. Among all passes that could come next on any rank,
-# append the one that can start first; if there is a tie, choose the backward.
-# </details>
 
 
 # %% exercise="week07.capped"
@@ -810,8 +803,7 @@ check("week07.capped", capped, cases=cases)
 # half as much?
 #
 # > **A correction.** "P2P volume = activation × microbatches" counts one direction at one boundary. The gradients come
-# > back (×2), and there are P−1 boundaries, or vP−1 with v chunks per rank (week 8). With sequence parallelism over t
-# > ranks (week 6), each rank sends 1/t of it.
+# > back (×2), and there are P−1 boundaries, or vP−1 with v chunks per rank (week 8).
 
 
 # %%
@@ -853,11 +845,6 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week07"), nam
 # %% [markdown]
 # The order matches the schedule, slot by slot, but the lengths do not. The schedule has a bubble of 27%; here the
 # ranks spend 43% of the time without computing, because messages between neighbors also take time and this 1F1B hides
-# almost none of it. Each rank sends, then waits for its next input. A message's kernel runs from its launch until the
+# almost none of it. A message's kernel runs from its launch until the
 # other rank joins; where it only waits for that rank, the figure is hatched. `docs/profiler.md` explains how to make
 # such a figure of your own steps.
-#
-# ### An experiment, not graded
-#
-# Simulate 1F1B with `Durations(forward=[1, 1, 1, 2])` (and the same for the gradients):
-# one stage is half as fast. What happens to your bubble?

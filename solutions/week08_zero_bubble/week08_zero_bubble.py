@@ -618,11 +618,6 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 # P−1 = 3 of 3M + P − 1 = 27 units: one ninth. 1F1B idles 9 of 33.
 # </details>
 #
-# <details><summary>A paper reports a bubble of zero. What do you ask?</summary>
-#
-# Measured by what: the rank's own span or the makespan? And with how many activations?
-# </details>
-#
 # ## 12 · Take away
 #
 # > **One.** Other ranks wait only for I. W can fill the bubble with useful work.
@@ -638,7 +633,6 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 #   lets the optimizer proceed before all ranks have synchronized.
 # - Qi et al., *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: the building block, and why
 #   its length is its memory.
-# - Narayanan et al., arXiv 2104.04473. Look for: where interleaving costs more than it saves.
 
 # %% [markdown]
 # ## Optional · Half the memory with a V
@@ -678,18 +672,16 @@ figures.show(figure, figures.draw_timelines(axes, rows, marks=figures.Marks(trac
 # schedule. A rank holds each activation from F to W, and at most `max_activations` at a time. Every pass takes 1
 # unit; there are 2 to 4 ranks, and M ≥ 2P.
 #
-# - `max_activations = 2P`, the memory of 1F1B: **ZBV**. The step takes 6M + P − 1. (In the paper's order, no rank
-#   waits within its own span either.)
+# - `max_activations = 2P`, the memory of 1F1B: **ZBV**. The step takes 6M + P − 1.
 # - `max_activations = P + 2`, about half: idle no longer than interleaved 1F1B, which idles 3(P−1) and holds nearly
-#   twice as much. The step takes at most 6M + 3(P−1). (V-Half's own order idles 5 on four ranks.)
+#   twice as much. The step takes at most 6M + 3(P−1).
 #
 # One way, *about 20 lines*: simulate a clock. At each tick, every rank takes the first pass on its *wish list* that
 # is ready. The given `needed("F", stage, microbatch, num_stages)` lists, as strings, the passes that must be done
 # before. If no rank finds a pass in a tick, the rule is stuck: raise an error.
 #
-# How should you order the wishes? Ask what nobody waits for (section 7), and what must happen before a microbatch can
-# free anything at all. When must an F wait although its input has arrived? Fill rank 0's places with stage 0 alone:
-# what can no longer happen?
+# How should you order the wishes? When must an F wait although its input has arrived? Fill rank 0's places with stage 0
+# alone: what can no longer happen?
 #
 # <details><summary>Hint: the first wish</summary>
 #
@@ -742,7 +734,7 @@ for p, m in [(4, 8), (3, 7), (3, 8)]:
 check("week08.v-schedule", v_schedule, cases=cases)
 
 # %% [markdown]
-# Memory against time, on four ranks. Try bounds in between with your own schedule.
+# Memory against time, on four ranks.
 
 # %%
 names = ["zbv", "v-half", "v-min"]
@@ -752,10 +744,3 @@ for name in names:
     print(f"{name}: {held} half activations, idle {idle:g} of {simulate(schedule).makespan:g}")
 figure, ax = figures.new_axes(8, 2.6)
 figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Half"))
-
-# %% [markdown]
-# ### An experiment, not graded
-#
-# Set `Durations(message=0.1)`: which schedule suffers most, and does ZBV still beat
-# ZB-H1? Then try `builders.greedy(4, 8)`, which is greedy for I and slower than ZB-H1. Draw it and find the W that
-# came too early.

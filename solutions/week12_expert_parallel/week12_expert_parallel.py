@@ -95,10 +95,8 @@ for skew in (0.0, 1.0):
     figure, ax = figures.new_axes(4.6, 3.4)
     figures.show(figure, figures.draw_exchange(ax, table_of(skew, 4)))
 
-# %% [markdown]
-# **Step through it**, with two ranks of three tokens, four experts, and a router's choices of k = 2.
-
 # %%
+# Step through it: two ranks of three tokens, four experts, and a router that chooses two for each token.
 torch.manual_seed(1)
 choices = model.route(torch.randn(2, 3, 4), model.Choice(4, 2)).experts_TK.tolist()
 figures.animate("Rows travel to experts and back", figures.dispatch_frames(choices, num_experts=4))
@@ -540,8 +538,7 @@ for name, allowed in (("no limit", 8), ("4 nodes", 4)):
 # it has two high scores, so a token almost always uses every allowed node. (DeepSeek-V3 ranks nodes by the sum of
 # their best k/M scores, section 2.1.2.) Compared with 5.31 it is still a quarter less, and never more than four.
 #
-# In the optional part you build this exchange, and place copies of hot experts: without them, popularity by Zipf's law
-# makes the fullest GPU more than five times as full as the mean.
+# In the optional part you build this exchange, and place copies of hot experts.
 
 # %% [markdown]
 # ## 10 · Interview: EP = 8 or TP = 8 for 64 experts?
@@ -752,8 +749,7 @@ for allowed in (2, 1):
     print(f"k over nodes per token is {4 / visited:.2f}")
 
 # %% [markdown]
-# Expert numbers and weights are sent with each copy. At h = 64 they are a noticeable part of it; at 7,168 they are
-# negligible.
+# Expert numbers and weights are sent with each copy: noticeable at h = 64, negligible at 7,168.
 #
 # ### Challenge: a place for every expert
 #
@@ -789,7 +785,7 @@ print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
 # node 0 first. Every expert appears at least once, and no place is empty. `homes[e]` is the node of expert e. Copies
 # share a load evenly, and a GPU may hold two copies of an expert. There are two targets: the fullest GPU is *within
 # 5% of the mean* (one point), and at most *an eighth of all places* hold an expert away from home (two more points).
-# This is plain Python without ranks. *About 30 lines.*
+# *About 30 lines.*
 
 
 # %% exercise="week12.placement"
