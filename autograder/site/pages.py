@@ -125,7 +125,7 @@ def file_page(path: str, links: Links) -> Page:
 
 def glossary_page(weeks: list[str], links: Links) -> Page:
     """Render all terms in both languages, each with the week that first uses it."""
-    number = {int(week[4:6]): week for week in weeks}
+    number = {int(week[4:6]): week for week in weeks if week.startswith("week")}
     rows = []
     for term in glossary():
         address = links.address("glossary", f"course/{number[term.week]}/{number[term.week]}.ipynb")
