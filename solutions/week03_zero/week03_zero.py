@@ -536,7 +536,7 @@ check("week03.clip", clip_slices, cases=cases)
 # %% [markdown]
 # ## 9 · Read real code
 #
-# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`), whose `DistributedOptimizer` is
+# `record` runs the installed Megatron-Core, whose `DistributedOptimizer` is
 # ZeRO-1 with flat buffers. Read in `param_and_grad_buffer.py` how it pads.
 #
 # **`predict_trace(rank, world, widths, overlap)`** returns a dict; a run decides. `widths`: linear layers without

@@ -566,7 +566,7 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 #
 # ## 9 · Read real code
 #
-# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`) and notes all calls, and visits to
+# `record` runs the installed Megatron-Core and notes all calls, and visits to
 # the lines below. Model: embedding, `blocks` MLPs, head, loss.
 #
 # **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; a run decides:

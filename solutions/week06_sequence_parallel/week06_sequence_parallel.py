@@ -622,7 +622,7 @@ print(f"attention {attention / total:.0%}, MLP {between / total:.0%}; SiLU and p
 # %% [markdown]
 # ## 10 · Read real code
 #
-# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`): a column layer, a row layer, and
+# `record` runs the installed Megatron-Core: a column layer, a row layer, and
 # `gather_from_sequence_parallel_region` for the output.
 #
 # **`predict_trace(tp, s, b, h, whole_gradient)`** returns a dict; a run on `tp` ranks decides. `whole_gradient`: the

@@ -608,7 +608,7 @@ figures.show(figure, figures.draw_timelines(axes, rows))
 # %% [markdown]
 # ## 11 · Read real code
 #
-# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`): one rank of its 1F1B.
+# `record` runs the installed Megatron-Core: one rank of its 1F1B.
 #
 # **`predict_trace(rank, world, pp, microbatches, visit)`** returns a dict; a run decides:
 #

@@ -507,7 +507,7 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # %% [markdown]
 # ## 9 · Read real code
 #
-# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`): one rank of its interleaved
+# `record` runs the installed Megatron-Core: one rank of its interleaved
 # schedule.
 #
 # **`predict_trace(rank, pp, chunks, microbatches, visit)`** returns a dict; a run decides:

@@ -595,7 +595,7 @@ check("week12.ep-or-tp", ep_or_tp)
 # %% [markdown]
 # ## 11 · Read real code
 #
-# `record` runs the installed Megatron-Core (`%pip install megatron-core==0.16.1`): its `MoEAlltoAllTokenDispatcher`, on
+# `record` runs the installed Megatron-Core: its `MoEAlltoAllTokenDispatcher`, on
 # real ranks. The experts multiply rows by their weights.
 #
 # **`predict_trace(rank, experts, h, routes)`** returns a dict; a run decides. `routes[r][i]` lists the experts of rank

@@ -18,8 +18,8 @@ def _make(case: Case, rng: Random) -> Task:
         return torch.randn(batch, length, heads, width, generator=generator)
 
     q, k, v = drawn(queries), drawn(keys), drawn(keys)
-    by_head = [one.transpose(1, 2) for one in (q, k, v)]
-    out = torch.nn.functional.scaled_dot_product_attention(*by_head).transpose(1, 2).contiguous()
+    by_query, by_key, values = (one.transpose(1, 2) for one in (q, k, v))
+    out = torch.nn.functional.scaled_dot_product_attention(by_query, by_key, values).transpose(1, 2).contiguous()
     return Task(call="attention", ranks=1, inputs=[[[q, k, v]]], expected=[out], groups=[])
 
 

@@ -108,8 +108,8 @@ def _cells(folder: Folder, week: str) -> list[NotebookNode]:
 
 def _label(week: str) -> str:
     """Return "week 3" for "week03_zero", and "prerequisites" for "prerequisites"."""
-    kind, number = re.fullmatch(r"(\D*)(\d*)", week.partition("_")[0]).groups()
-    return f"{kind} {int(number)}" if number else kind
+    kind = (name := week.partition("_")[0]).rstrip("0123456789")
+    return f"{kind} {int(name.removeprefix(kind))}" if name != kind else kind
 
 
 def _href(folder: Folder, path: Path) -> str:
