@@ -11,7 +11,7 @@ from nbgrader.api import Gradebook
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from autograder import demo
+from autograder import demo, weeks
 from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT, load_config
 from autograder.grading import grade, publishing, verdict_files
@@ -29,6 +29,7 @@ HOSTILE = """
 def naive_all_reduce_bill(num_ranks, num_bytes):
     raise ValueError('<script>window.hacked = 1</script><img src="x" onerror="window.hacked = 1">')
 """
+MOST = 2 + sum(check.points for check in weeks.of_week(demo.WEEK) if not check.optional)  # with a written answer
 SCORES = {
     "honest": demo.POINTS,
     "wrong": demo.POINTS - 11,
@@ -148,10 +149,10 @@ def test_the_table_of_submissions_shows_every_score(graded, page: Page, tmp_path
     page.request.get(graded.at("/lab"))
     page.goto(graded.at(f"/formgrader/manage_submissions/{demo.WEEK}"))
     for student, points in SCORES.items():
-        expect(page.get_by_role("row", name=student)).to_contain_text(f"{points:g} / {demo.POINTS + 2:g}")
+        expect(page.get_by_role("row", name=student)).to_contain_text(f"{points:g} / {MOST:g}")
     page.screenshot(path=tmp_path / "submissions.png")
     page.goto(graded.at(f"/formgrader/gradebook/{demo.WEEK}/{demo.WEEK}"))
-    expect(page.locator("tbody tr").filter(has_text=f" / {demo.POINTS + 2:g}")).to_have_count(3)
+    expect(page.locator("tbody tr").filter(has_text=f" / {MOST:g}")).to_have_count(3)
     page.screenshot(path=tmp_path / "gradebook.png")
 
 
@@ -168,7 +169,7 @@ def test_a_submission_opens_with_its_sentences(graded, page: Page, tmp_path, stu
 @pytest.mark.isolated(3)
 def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page: Page, tmp_path):
     page.goto((graded.folder / "autograder" / "feedback" / "wrong" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
-    expect(page.locator(".score")).to_contain_text(re.compile(rf"{demo.POINTS - 11:g} of\s+{demo.POINTS + 2:g} points"))
+    expect(page.locator(".score")).to_contain_text(re.compile(rf"{demo.POINTS - 11:g} of\s+{MOST:g} points"))
     exchange = page.locator("#feedback tr", has=page.get_by_role("link", name="exchange", exact=True))
     expect(exchange).to_contain_text("0 / 2")
     expect(exchange).to_contain_text("Deadlock: 2 of 2 ranks wait")
@@ -184,6 +185,6 @@ def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page:
 @pytest.mark.isolated(3)
 def test_the_feedback_page_of_an_attacker_is_harmless(graded, page: Page):
     page.goto((graded.folder / "autograder" / "feedback" / "hostile" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
-    expect(page.locator(".score")).to_contain_text(re.compile(rf"{demo.POINTS - 1:g} of\s+{demo.POINTS + 2:g} points"))
+    expect(page.locator(".score")).to_contain_text(re.compile(rf"{demo.POINTS - 1:g} of\s+{MOST:g} points"))
     expect(page.locator("#feedback")).to_contain_text("onerror")
     assert page.evaluate("window.hacked") is None

@@ -12,7 +12,7 @@ from pathlib import Path
 from nbformat import NotebookNode, v4
 
 HIDDEN = "hidden.json"  # in the course's folder
-KINDS = ("prerequisites", "week", "quiz", "elective")  # how the names of pages begin, in the order of the course
+KINDS = ("prerequisites", "week", "quiz", "elective", "project")  # how names of pages begin, in order
 EXTRA = "extra_points"  # metadata of an optional check, for which nbgrader counts 0 points
 BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # raised for malformed files
 

@@ -125,11 +125,14 @@ def weeks(folder: Folder, rows: Sequence[Record]) -> list[Week]:
 
 
 def next_exercise(found: Sequence[Week]) -> Standing | None:
-    """The first core exercise without all points in the most recent week; None when every core is right."""
+    """The first core exercise without all points in the most recent page; None when every core is right.
+
+    If no open page has been begun, the first open week: prerequisites may be skipped, and quizzes wait.
+    """
     open_weeks = [week for week in found if not week.is_done]
     if not open_weeks:
         return None
     latest = max(open_weeks, key=lambda week: max(one.last for one in week.standings))
     touched = any(one.last >= 0 for one in latest.standings)
-    chosen = latest if touched else open_weeks[0]
+    chosen = latest if touched else next((one for one in open_weeks if one.name.startswith("week")), open_weeks[0])
     return next(one for one in chosen.core if not one.is_right)

@@ -41,3 +41,6 @@ def accumulated_gradient(weight, batches):
 
 # -        (x @ leaf).square().mean().backward()
 # +        ((x @ leaf).square().sum() / len(batches)).backward()
+
+# %% right_page from="page"
+"""Different: the page."""

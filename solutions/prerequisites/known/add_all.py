@@ -42,3 +42,6 @@ def add_all(parts):
 # -        total = total + part
 # -    return total
 # +    return (sum(part.float() for part in parts) / len(parts)).bfloat16()
+
+# %% right_page from="page"
+"""Different: the page."""

@@ -41,3 +41,6 @@ def attention(q, k, v):
 # -    return torch.einsum("bhqk,bkhd->bqhd", weights, v)
 # +    weights = (scores / q.shape[-1] ** 0.5).softmax(-1)
 # +    return torch.einsum("bhqk,bkhd->bhqd", weights, v)
+
+# %% right_page from="page"
+"""Different: the page."""

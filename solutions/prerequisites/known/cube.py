@@ -68,3 +68,6 @@ def cube_and_gradient(x, upstream):
 
 # -        return 3 * x**2
 # +        return 3 * x**2 + gradient
+
+# %% right_page from="page"
+"""Different: the page."""

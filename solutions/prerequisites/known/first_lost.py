@@ -34,3 +34,6 @@ def first_lost(fraction_bits):
 
 # -    return 2**fraction_bits
 # +    return 2 ** (fraction_bits + 2)
+
+# %% right_page from="page"
+"""Different: the page."""

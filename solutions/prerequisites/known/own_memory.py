@@ -17,3 +17,11 @@ reading_answers = {"returned by rank 2": 102, "notebook afterwards": 100, "retur
 """Wrong: as if the four ranks changed one counter."""
 
 reading_answers = {"returned by rank 2": 406, "notebook afterwards": 0, "returned by rank 2, second call": 406}
+
+# %% right_page from="page"
+"""Different: the page."""
+
+# %% half_answered
+"""Wrong: the last number is missing."""
+
+reading_answers = {"returned by rank 2": 102, "notebook afterwards": 0, "returned by rank 2, second call": None}

@@ -50,3 +50,6 @@ def ready_order(weights, order, x):
 
 # -    return ready
 # +    return ready and list(range(len(weights)))[::-1]
+
+# %% right_page from="page"
+"""Different: the page."""

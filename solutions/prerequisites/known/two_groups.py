@@ -45,3 +45,6 @@ def sum_over_parity(tensor):
 # -    total = tensor.clone()
 # +    group = [dist.new_group(list(range(first, size, 2))) for first in range(min(2, size))][rank % 2]
 # +    total = tensor
+
+# %% right_page from="page"
+"""Different: the page."""

@@ -50,3 +50,9 @@ for place in asked:
 
 # -seed = 77
 # +seed = "77"
+
+# %% right_by_hand
+"""Different: numbers of three or four digits, as from a calculator."""
+
+seed = 2026
+quiz_answers = [32.0, 126.0, 84.28, 75.76, 54.44, 385.0, 36.75, 5462.0, 939.5, 813.7]

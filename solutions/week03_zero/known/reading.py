@@ -81,3 +81,7 @@ def predict_trace(rank, world, widths, overlap):
 
 def predict_trace(rank, world, widths, overlap):
     raise NotImplementedError("week03.reading")
+
+
+# %% right_page from="page"
+"""Different: the page."""

@@ -49,7 +49,10 @@ def smallest_stage(num_parameters, num_ranks, memory_bytes, other_bytes):
 # +        if num_parameters * (18 - split) + num_parameters * split / num_ranks <= left:
 
 # %% says_three of="right_terms"
-"""Wrong: answers 3 if nothing fits."""
+"""Wrong: answers 3 if nothing fits.
+
+Not in sight: some stage fits in every visible case.
+"""
 
 # -            return stage
 # +            return stage

@@ -93,3 +93,7 @@ def predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary):
 
 def predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary):
     raise NotImplementedError("week05.reading")
+
+
+# %% right_page from="page"
+"""Different: the page."""

@@ -77,3 +77,7 @@ def predict_trace(tp, s, b, h, whole_gradient):
 
 def predict_trace(tp, s, b, h, whole_gradient):
     raise NotImplementedError("week06.reading")
+
+
+# %% right_page from="page"
+"""Different: the page."""

@@ -93,3 +93,7 @@ def predict_trace(rank, world, pp, microbatches, visit):
 
 def predict_trace(rank, world, pp, microbatches, visit):
     raise NotImplementedError("week07.reading")
+
+
+# %% right_page from="page"
+"""Different: the page."""

@@ -83,3 +83,7 @@ def predict_trace(rank, pp, chunks, microbatches, visit):
 
 def predict_trace(rank, pp, chunks, microbatches, visit):
     raise NotImplementedError("week08.reading")
+
+
+# %% right_page from="page"
+"""Different: the page."""

@@ -77,3 +77,7 @@ def predict_trace(rank, experts, h, routes):
 
 def predict_trace(rank, experts, h, routes):
     raise NotImplementedError("week12.reading")
+
+
+# %% right_page from="page"
+"""Different: the page."""
