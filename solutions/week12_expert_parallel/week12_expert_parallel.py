@@ -49,7 +49,7 @@ import torch
 import torch.distributed as dist
 from shardlab import RanksFailed, costs, expert_parallel, figures, meter, model, run
 
-from autograder import check
+from autograder import check, traces
 
 gelu = torch.nn.functional.gelu
 
@@ -610,9 +610,8 @@ check("week12.ep-or-tp", ep_or_tp)
 # 0 sends 6 rows and receives 5, the dispatch is given `[6, h]` and `[6]`, the combine `[5, h]`. *About 8 lines.*
 
 # %%
-from autograder.traces import Experts, places, record
-
-print(places.ALL_TO_ALL.path, places.ALL_TO_ALL.source(before=14), sep="\n")
+place = traces.places.ALL_TO_ALL
+print(place.path, place.source(before=14), sep="\n")
 
 
 # %% exercise="week12.reading"
@@ -637,7 +636,8 @@ check("week12.reading", predict_trace)
 
 # %%
 routes = (((0, 2), (0, 1), (2, 3)), ((2, 3), (1, 2), (0, 3)))
-print(record(Experts(world=2, experts=4, h=8, routes=routes), 0, places.DISPATCH, real=True))
+layout = traces.Experts(world=2, experts=4, h=8, routes=routes)
+print(traces.record(layout, 0, traces.places.DISPATCH, real=True))
 
 # %% [markdown]
 # ## 12 · Recap
