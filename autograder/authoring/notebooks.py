@@ -88,6 +88,8 @@ def read_source(week: str, root: Path = ROOT) -> NotebookNode:
     notebook.nbformat_minor = 5
     for cell in notebook.cells:
         marks, extra = nbgrader_marks(cell), cell.metadata.get("optional", False)
+        if extra and not marks:
+            raise ValueError(f"{week}: a cell that is not a check has optional=true, which only a check can have")
         kept = {key: value for key, value in cell.metadata.items() if key not in (*MARKS, "lines_to_next_cell")}
         kept |= {"nbgrader": marks | {"points": 0}, EXTRA: marks.get("points")} if extra else {"nbgrader": marks}
         cell.metadata = nbformat.from_dict({key: value for key, value in kept.items() if value != {}})

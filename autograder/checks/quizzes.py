@@ -1,4 +1,4 @@
-"""The check of a quiz: ten numbers, each a tenth of the points, for the questions that the answer's seed draws."""
+"""The check of a quiz. The answer's seed draws ten questions; each right number earns a tenth of the points."""
 
 from __future__ import annotations
 

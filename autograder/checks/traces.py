@@ -1,4 +1,4 @@
-"""Checks of predictions about Megatron: what is expected was recorded in a run of the installed package."""
+"""Checks of predictions about Megatron; the expected values are recorded in a run of the installed package."""
 
 from __future__ import annotations
 

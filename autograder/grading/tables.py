@@ -15,11 +15,12 @@ SHOWN = ("points", "max", "text")  # of each exercise
 
 def summary(verdicts: Sequence[SubmissionRecord]) -> list[dict[str, Any]]:
     """Return the content of `--json`: for each student and exercise, points, max and text."""
-    return [
-        dict(zip(("student", "points", "max"), (one["student"], *total(one)), strict=True))
-        | {"exercises": {name: {key: found[key] for key in SHOWN} for name, found in one["exercises"].items()}}
-        for one in verdicts
-    ]
+    rows = []
+    for one in verdicts:
+        points, most = total(one)
+        exercises = {name: {key: found[key] for key in SHOWN} for name, found in one["exercises"].items()}
+        rows.append({"student": one["student"], "points": points, "max": most, "exercises": exercises})
+    return rows
 
 
 def write_class(week: str, now: Sequence[SubmissionRecord], path: Path, root: Path) -> None:

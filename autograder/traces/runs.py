@@ -1,4 +1,4 @@
-"""What each layout runs of Megatron, in a rank's process. Imports are inside: the recorder wraps torch first."""
+"""Run Megatron for each layout, in a rank's process. Imports are inside functions: the recorder wraps torch first."""
 
 from __future__ import annotations
 

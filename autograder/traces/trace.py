@@ -1,4 +1,4 @@
-"""What a run of Megatron leaves: its calls of torch.distributed and its visits to chosen lines, in order."""
+"""The record of a run of Megatron: its calls of torch.distributed and its visits to chosen lines, in order."""
 
 from __future__ import annotations
 

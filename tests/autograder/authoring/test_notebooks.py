@@ -107,6 +107,7 @@ def test_someones_answers_are_overwritten_only_by_force(course_notebooks):
         ('exercise="week01.triple"', 'exercise="week01.double"', "used for more than one cell"),
         ('check="week01.triple"', 'check="week01.other"', "has no exercise cell"),
         ("points=3", "points=0", "write a positive number"),
+        ("# %%\nimport math", "# %% optional=true\nimport math", "which only a check can have"),
         ("points=3", "points=0 optional=true", "write a positive number"),
         ('manual="week01.interview"', 'manual="week01.interview" optional=true', "which only a check can have"),
         ('exercise="week01.double"', 'exercise="week01.double" optional=true', "which only a check can have"),
