@@ -199,6 +199,26 @@ def grade(
         _fail(str(error))
 
 
+@app.command()
+def reviews(
+    week: Annotated[str, typer.Argument(help="whose submissions are reviewed")] = "project",
+    each: Annotated[int, typer.Option(help="reviews that each student writes, and receives")] = 1,
+    seed: Annotated[int, typer.Option(help="draws the pairs; the same seed gives the same pairs")] = 1,
+    submitted: Annotated[Path, typer.Option(help="has STUDENT/WEEK/WEEK.ipynb")] = Path("autograder/submitted"),
+    table: Annotated[Path, typer.Option(help="the table to write")] = Path("autograder/reviews.csv"),
+) -> None:
+    """Draw who reviews whose submission, as a table: every student writes and receives the same number of reviews."""
+    from autograder.authoring import notebooks
+    from autograder.grading import reviews as peer
+    from autograder.grading.grade import students_in
+
+    try:
+        peer.write(peer.pairs(students_in(submitted, notebooks.find_week(week)), each, seed), table)
+    except ValueError as error:
+        _fail(str(error))
+    print(f"Wrote {table}.")
+
+
 @app.command("kill-matrix")
 def kill_matrix(
     week: Annotated[list[str] | None, typer.Argument(help="week01 …; all weeks without it")] = None,

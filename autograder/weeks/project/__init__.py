@@ -1,0 +1,1 @@
+"""The final project: everything on its page is graded by hand, with a rubric."""
