@@ -198,8 +198,8 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5)
 # step 2, so step 1 has **4**. From the far stage to the end and back there are 8 hops: 8 forwards, two in each `Fn Ff`
 # after the first one, so step 2 has 1 + 4 = **5**. The lead falls from 4 to 2: step 3 has **2**. Near forwards so far:
 # 4 + 5, so step 4 has **7**. Far forwards: 5 + 2 + 7, so step 5 has **2**. Far backwards: 2 + 7 + 2, so step 6 has
-# **5** (the last 5 of 10 words are I). Near backwards: 7 + 2 + 5, so step 7 has **2**. Of I there are 2 + 5 + 2, of W 4
-# so far, so step 8 has **5**.
+# **5** (the last 5 of 10 words are I). Near backwards: 7 + 2 + 5, so step 7 has **2**. There are 2 + 5 + 2 I and 4 W so
+# far, so step 8 has **5**.
 #
 # **By hand**, a middle rank: rank 0 of 2 in the picture of section 2, e = 0, L = 1, m = 2. Its words are `Fn Ff | Fn
 # Bf Ff&Bn | Bf In | W`: compare with the first row of that picture.
