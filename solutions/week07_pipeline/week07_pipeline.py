@@ -630,7 +630,7 @@ from autograder.traces import Pipeline, places, record
 
 print(places.STEADY.path)
 for place, after in places.ONE_F_ONE_B_SOURCE:
-    print(f"in {place.function}:", place.source(after=after), sep="\n")
+    print(f"{place.file}, {place.function}:", place.source(after=after), sep="\n")
 
 
 # %% exercise="week07.reading"

@@ -528,7 +528,7 @@ from autograder.traces import Pipeline, places, record
 
 print(places.FORWARD_CHUNK.path)
 for place, after in places.INTERLEAVED_SOURCE:
-    print(f"in {place.function}:", place.source(after=after), sep="\n")
+    print(f"{place.file}, {place.function}:", place.source(after=after), sep="\n")
 
 
 # %% exercise="week08.reading"
