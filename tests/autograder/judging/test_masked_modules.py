@@ -87,6 +87,15 @@ def test_an_answer_that_calls_another_answer_gets_the_same_sentence(judge):
     assert "Hint" not in verdict.text
 
 
+def test_all_parts_of_a_check_say_it_once(judge):
+    source = "from shardlab import collectives\ndef predict_trace(*_): return collectives.f"
+    found = weeks.find("week06.reading")
+    answer = {"preamble": kill_matrix.PREAMBLE, "cells": [["week06.reading", source, True]]}
+    verdict = judge.judge(found, answer, 1)
+    assert len(found.parts) > 1 and verdict.points == 0
+    assert verdict.text.count("is not available to this answer") == 1
+
+
 def test_a_check_that_waits_for_an_error_says_it_too(judge):
     source = "from shardlab import collectives\ndef there_and_back(*_, group): raise ValueError(collectives.f)"
     verdict = graded(judge, "week06.operators", source)
