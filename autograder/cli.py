@@ -131,6 +131,31 @@ def own_source(folder: Annotated[Path, typer.Argument(help="where to write the p
     print(stand_ins.write_source(folder))
 
 
+@app.command("unpack-mine")
+def unpack_mine(
+    notebook: Annotated[Path, typer.Argument(help="a submitted notebook", exists=True, dir_okay=False)],
+    folder: Annotated[Path, typer.Argument(help="a new folder, which gets a package mine/")],
+) -> None:
+    """Write the modules of `mine` that a submitted notebook holds; runs none of them."""
+    from autograder.reading import notebook_file, own
+
+    try:
+        modules, notes = own.modules_in(notebook_file.parse(notebook.read_bytes()))
+    except notebook_file.NotReadable as error:
+        _fail(f"{notebook}: {error}")
+    for note in notes:
+        typer.echo(note, err=True)
+    if not modules:
+        _fail(f"{notebook} holds no modules: run its cell `pack()` in a folder that has mine/, then save")
+    try:
+        (folder / "mine").mkdir(parents=True)
+    except FileExistsError:
+        _fail(f"{folder / 'mine'} exists already: name a new folder")
+    for name, source in modules.items():
+        (folder / "mine" / f"{name}.py").write_text(source, encoding="utf-8")
+    print(f"Wrote {len(modules)} modules to {folder / 'mine'}.")
+
+
 @app.command("new-exercise")
 def new_exercise(
     exercise: Annotated[str, typer.Argument(help="the week, a dot and a new name, such as week01.ring-rounds")],

@@ -35,39 +35,49 @@
 # %%
 import shardlab
 import torch
+from mine import model, program, train
 from shardlab import meter
 from torch import distributed as dist
 
 # %% [markdown]
 # ## 1 · The rubric
 #
-# | part | points | all of them | half | none |
-# |---|---|---|---|---|
-# | proposal | 4 | one question; a number predicted by a formula *before* the run; what would refute it | a question, but the prediction is a direction ("faster") | a topic |
-# | artifact | 6 | this notebook repeats every reported number; the changed trainer equals one process | some numbers are repeated, or equality is shown on one mesh only | it does not run |
-# | method | 6 | a fair baseline, one change at a time, a stated noise (seeds, or alternating runs) | a baseline, but one run of each | no baseline |
-# | result | 6 | prediction next to measurement; the difference is explained and the explanation is tested | compared, not explained | numbers without a prediction |
-# | limits | 4 | what the data cannot show, and one check that could have proved you wrong | general remarks | none |
-# | review | 4 | somebody else's numbers repeated, one real flaw or a reason why there is none | read, not repeated | none |
+# Each part gets all of its points, half, or none.
+#
+# - **Proposal, 4.** One question; a number predicted by a formula *before* the run; the result that would refute it.
+#   Half: the prediction is a direction ("faster").
+# - **Artifact, 6.** This notebook repeats every reported number, and the changed trainer equals one process. Half: some
+#   numbers are repeated, or equality is shown on one mesh only.
+# - **Method, 6.** A fair baseline, one change at a time, a stated noise (seeds, or alternating runs). Half: a baseline,
+#   and one run of each.
+# - **Result, 6.** Prediction next to measurement; the difference is explained, and the explanation is tested. Half:
+#   compared, not explained.
+# - **Limits, 4.** What the data cannot show, and one check that could have proved you wrong. Half: general remarks.
+# - **Review, 4.** Somebody else's numbers repeated, and one real flaw, or the reason why there is none. Half: read, not
+#   repeated.
 #
 # A refuted prediction loses nothing. A prediction that you changed after the run loses the points of *proposal* and
-# *result*. Three graded examples in `docs/project-examples.md`
-# show what 28, 19 and 7 of 30 points look like; read them before you begin.
+# *result*. Three graded examples in `docs/project-examples.md` show what 28, 19 and 7 of 30 points look like: read them
+# before you begin.
 #
 # ## 2 · Questions that the course leaves open
 #
-# | question | begin with | a trap |
-# |---|---|---|
-# | How few bits may a gradient message have before the loss notices? | weeks 2 and 3 | unpaired seeds hide a small gap |
-# | How long may a slow link be before overlap stops paying in *your* ZeRO-2? | week 3, `zero2_backward` | two cores that compute and send at once |
-# | When does ZB-H1 lose to 1F1B, with stages of unequal length? | week 8 | a bubble counted in slots, not seconds |
-# | Average weights every H steps instead of gradients every step (DiLoCo, arXiv 2311.08105): what do the 1/H bytes cost? | week 2 | comparing after equal steps, not equal tokens |
-# | Documents of different length on a causal ring: how even can the work be? | week 14 | counting tokens instead of query-key pairs |
-# | Copy the busiest experts: how many copies until more do not help? | week 12 | loads of a router at its first step |
-# | Gather ZeRO-3's weights in fp8: which layers must stay in bf16? | week 4 | a scale per tensor with one outlier |
-# | From a training layout to tensor-parallel ranks for inference: the fewest bytes? | week 15, `reads` | counting only what rank 0 sends |
-# | One rank computes a wrong sum once in 1,000 steps: how soon can its replicas notice, and for how many bytes? | weeks 1 and 15 | checks that all ranks pass because the error is shared |
-# | Does your planner order the meshes of your own trainer correctly? | week 10 | timing eight ranks on two cores |
+# 1. How few bits may a gradient message have before the loss notices? (Weeks 2 and 3. Trap: unpaired seeds hide a small
+#    gap.)
+# 2. How slow may a link be before overlap stops paying in *your* ZeRO-2? (Week 3. Trap: two cores that compute and send
+#    at once.)
+# 3. When does ZB-H1 lose to 1F1B, with stages of unequal length? (Week 8. Trap: a bubble in slots, not in seconds.)
+# 4. Average weights every H steps instead of gradients every step (DiLoCo, arXiv 2311.08105). What does a step cost
+#    that sends 1/H of the bytes? (Week 2. Trap: comparing after equal steps when the batches differ.)
+# 5. Documents of different length on a causal ring: how even can the work be? (Week 14. Trap: counting tokens instead
+#    of query-key pairs.)
+# 6. Copy the busiest experts: how many copies until more do not help? (Week 12. Trap: loads of a router's first step.)
+# 7. Gather ZeRO-3's weights in fp8: which layers must stay in bf16? (Week 4. Trap: one scale per tensor, one outlier.)
+# 8. From a training layout to tensor-parallel ranks for inference: what is the least that anyone must send? (Week 15,
+#    `reads`. Trap: counting only what rank 0 sends.)
+# 9. One rank computes a wrong sum once in 1,000 steps. How soon can its replicas notice, and for how many bytes? (Weeks
+#    1 and 15. Trap: a check that every rank passes because all share the error.)
+# 10. Does your planner order the meshes of your trainer correctly? (Week 10. Trap: eight ranks timed on two cores.)
 #
 # Your own question is welcome if a run of minutes on your machine can answer it. Bytes, losses and held memory can be
 # measured exactly anywhere. Seconds need a quiet machine with a core per rank, or an emulated link.
@@ -102,10 +112,8 @@ from torch import distributed as dist
 # `losses_and_bytes` trains with your `mine` on real ranks. `change` is a function that each rank calls first: it
 # replaces a part of your trainer. Keep the recipe small enough for a run of a minute.
 
+
 # %%
-from mine import model, program, train
-
-
 def losses_and_bytes(recipe, change=None):
     """The loss of each step, and the bytes that this rank sends in the last one."""
     if change is not None:
@@ -165,8 +173,9 @@ def experiment():
     }
 
 
-reported = {"share of the bytes": 0.667, "loss, fp32": 4.0, "loss, bf16": 4.0}
+reported = {"share of the bytes": 0.6667, "loss, fp32": 4.3179, "loss, bf16": 4.3179}
 ### END SOLUTION
+
 
 # %%
 def reproduce(experiment, reported, relative=1e-3):
@@ -237,10 +246,10 @@ pack()
 
 # %% [markdown] manual="project.limits" points=4
 # ### BEGIN SOLUTION
-# 27,000 parameters and 120 steps of SGD. Nothing here is about large models, in which gradients span more orders of
+# 55,000 parameters and 120 steps of SGD. Nothing here is about large models, whose gradients span more orders of
 # magnitude, or about Adam, which divides by their size. I measured bytes, not seconds: on loopback a smaller message is
-# not faster. Unscaled fp8 should have failed, since its smallest positive number is 0.002; it did not at this learning rate, so this test
-# is too easy to separate the formats.
+# not faster. The check that could have proved me wrong: fp8 without a scale, whose smallest positive number is 0.002,
+# should hurt. It did not (3.6914), so at this learning rate the test is too easy to separate the two fp8 variants.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -250,8 +259,7 @@ pack()
 # bottom, then write: which numbers you repeated and which not; the strongest part; the flaw that matters most, or the
 # check that convinced you that there is none; one question. Be as concrete as you want others to be with you.
 #
-# If you study alone, review one of the three examples in `docs/project-examples.md` before you read
-# its grade.
+# If you study alone, review one of the three examples before you read its grade.
 
 # %% [markdown] manual="project.review" points=4
 # ### BEGIN SOLUTION

@@ -141,7 +141,8 @@ MOST_MINUTES = 180
 def test_the_core_of_a_page_takes_three_hours_at_most(week):
     found = minutes.minutes(week)
     assert found.core <= MOST_MINUTES
-    assert f"*{found} · " in notebooks.read_source(week).cells[0].source, f"write *{found} · … under its title"
+    if week != "project":  # takes weeks, which no rule estimates
+        assert f"*{found} · " in notebooks.read_source(week).cells[0].source, f"write *{found} · … under its title"
 
 
 @pytest.mark.parametrize("week", EVERY)
@@ -151,7 +152,7 @@ def test_exactly_the_exercises_of_the_optional_part_give_extra_credit(week):
         assert [cell.id for cell in checks if notebooks.is_optional(cell) != is_optional] == []
 
 
-@pytest.mark.parametrize("week", [week for week in EVERY if not week.startswith(("week00", "quiz"))])
+@pytest.mark.parametrize("week", [week for week in EVERY if not week.startswith(("week00", "quiz", "project"))])
 def test_cases_by_hand_stand_on_the_page(week):
     text = "\n".join(cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown")
     assert text.lower().count("by hand") >= 4
