@@ -29,5 +29,10 @@ NEXT_STEP = Place(
 )
 OPTIMIZER = (OWN_PART, NEXT_STEP)
 
+TOKEN_DISPATCH = Place(
+    "transformer/moe/token_dispatcher.py",
+    "MoEAlltoAllTokenDispatcher.token_dispatch",
+    "global_input_tokens = all_to_all(",
+)
 ALL_TO_ALL = Place("tensor_parallel/mappings.py", "_AllToAll.forward", "torch.distributed.all_to_all_single(")
 DISPATCH = (ALL_TO_ALL,)

@@ -23,8 +23,8 @@ FIRST = (
     Question("Ring all-reduce of {mb} MB on {n} ranks. How many MB does each rank send?",
              {"mb": (24, 60, 96, 240), "n": (3, 4, 5, 8, 16)}),
     Question("The same ring on {n} ranks. How many messages does each rank send?", {"n": (3, 5, 8, 16, 64)}),
-    Question("Ring all-reduce of {mb} MB on {n} ranks; each link carries {gbps} GB/s, each message costs {us} µs more. "
-             "How many ms does it take?",
+    Question("Ring all-reduce of {mb} MB on {n} ranks; each link carries {gbps} GB/s, and every message also costs "
+             "{us} µs. How many ms does it take?",
              {"mb": (24, 96, 480), "n": (4, 8, 16), "gbps": (10, 25, 50), "us": (5, 20)}),
     Question("A step computes for {compute} ms and communicates for {communicate} ms, of which {hidden} ms overlap "
              "with the computation. What is the communication efficiency, in %?",
@@ -32,18 +32,19 @@ FIRST = (
     Question("{billions} billion parameters, Adam in mixed precision (16 bytes per parameter), ZeRO-1 on {n} ranks. "
              "How many GB of model states does a rank hold?",
              {"billions": (1, 7, 13, 70), "n": (8, 16, 64)}),
-    Question("The same model states with ZeRO-2: {billions} billion parameters, {n} ranks. How many GB per rank?",
+    Question("Model states as in the previous question, but ZeRO-2: {billions} billion parameters, {n} ranks. How many "
+             "GB per rank?",
              {"billions": (1, 7, 13, 70), "n": (4, 8, 32)}),
-    Question("ZeRO-3 on {n} ranks: {billions} billion parameters, weights and gradients travel in bf16. How many GB "
-             "does a rank send per step?",
+    Question("ZeRO-3 on {n} ranks: {billions} billion parameters, weights and gradients travel in bf16; the backward "
+             "gathers the weights again. How many GB does a rank send per step?",
              {"billions": (1, 7, 13), "n": (8, 16, 64)}),
     Question("{parameters} parameters are padded and split evenly over {n} ranks. How many elements has a shard?",
              {"parameters": (1857, 10_001, 65_537), "n": (2, 4, 8, 12)}),
     Question("Tensor parallelism over {t} ranks: a layer's forward and backward make four all-reduces of an activation "
-             "[b={b}, s={s}, h={h}] in bf16. How many MB does a rank send?",
+             "[b={b}, s={s}, h={h}] in bf16, as rings. How many MB does a rank send in all four?",
              {"t": (2, 4, 8), "b": BATCHES, "s": (1024, 2048, 4096), "h": HIDDEN}),
-    Question("Activations of one GPT layer with tensor and sequence parallelism over {t} ranks, no recomputation: "
-             "b={b}, s={s}, h={h}, {a} heads. How many MB per rank?",
+    Question("Activations of one GPT layer with tensor and sequence parallelism over {t} ranks, in bf16 with dropout, "
+             "attention scores kept, no recomputation: b={b}, s={s}, h={h}, {a} heads. How many MB per rank?",
              {"t": (2, 4, 8), "b": BATCHES, "s": (1024, 2048), "h": HIDDEN, "a": (32, 64)}),
 )  # fmt: skip
 
