@@ -304,8 +304,8 @@ figures.plan_explorer("llama3-70b", "h100", sequences=1024)
 # %% [markdown]
 # ## 7 · Rules of thumb are claims
 #
-# *"TP up to 8, PP across machines, DP last"*, tutorials say. A planner compares the best plan that keeps a rule with the
-# best one that breaks it. The second loop asks how sure we are.
+# *"TP up to 8, PP across machines, DP last"*, tutorials say. A planner compares the best plan that keeps a rule with
+# the best one that breaks it. The second loop asks how sure we are.
 
 # %%
 for name, num_gpus, sequences in [("llama2-7b", 64, 1024), ("gpt3-175b", 1024, 1536), ("llama3-405b", 16384, 2048)]:
