@@ -700,7 +700,7 @@ check("week10.intra", shardings)
 #
 # - `"accelerate"`: the log in its
 #   [Megatron-LM guide](https://huggingface.co/docs/accelerate/usage_guides/megatron_lm) has GPT-2 large on tp 2, pp 2:
-#   210,753,280 parameters on a rank of the first stage, 209,445,120 on the last. Both, exactly. Layers have biases;
+#   210,753,280 parameters on a rank of the first stage, 209,445,120 on the last. Exactly. Layers have biases;
 #   both stages hold the tied, padded `vocab` matrix, split over tp.
 # - `"transformers"`: what a layer takes on a GPU in a pipeline, with ZeRO-3 while gathered, and with tp. If the largest
 #   layer does not fit, its [guide](https://huggingface.co/docs/transformers/perf_train_gpu_many) says "TensorParallel
