@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from random import Random
 from typing import Any
 
 from shardlab import study
@@ -88,15 +89,13 @@ def _show(
     compared: Sequence[Compared],
 ) -> None:
     """Show a card in a notebook; print plain text elsewhere, which a notebook also keeps in its file."""
-    text = "\n".join(
-        [shown(verdict, num_cases), *(f"Hint {number}: {words}" for number, words in hints.items()), *notes]
-    )
+    right = _right_on(found, num_cases) if verdict.is_right else ""
+    text = "\n".join([shown(verdict, right), *(f"Hint {number}: {words}" for number, words in hints.items()), *notes])
     if not in_notebook():
         print(text)
         return
     from IPython.display import display
 
-    right = _right_on(num_cases) if verdict.is_right else ""
     advice = TRY_AGAIN.strip() if verdict.fault or verdict.look else ""
     result = Result(verdict, right, len(found.hints), hints, notes, compared, _is_blank(verdict), advice)
     display({"text/plain": text, "text/html": card(result)}, raw=True)
@@ -136,16 +135,19 @@ def _is_blank(verdict: Verdict) -> bool:
     return not verdict.points and NOT_ANSWERED in verdict.text
 
 
-def shown(verdict: Verdict, num_cases: int) -> str:
+def shown(verdict: Verdict, right: str) -> str:
     """A verdict as a notebook shows it: a mark, the points, and the feedback."""
     mark = "✓" if verdict.is_right else "✗"
     head = f"{mark} {verdict.exercise}: {verdict.points:g} of {verdict.max:g} points"
     if verdict.is_right:
-        return f"{head}. {_right_on(num_cases)}"
+        return f"{head}. {right}"
     return f"{head}.\n{verdict.text}{TRY_AGAIN if verdict.fault or verdict.look else ''}"
 
 
-def _right_on(num_cases: int) -> str:
+def _right_on(found: Check, num_cases: int) -> str:
+    """Say what the answer was right on; a case without contents, or a quiz's own seed, leaves nothing to draw."""
+    if not any(found.public) or not found.draw(Random(PUBLIC_SEED)):
+        return "The grade asks the same."
     cases = "1 case" if num_cases == 1 else f"{num_cases} cases"
     return f"Right on {cases}; the grade draws fresh ones."
 

@@ -298,3 +298,15 @@ def test_a_notebook_keeps_a_card_and_the_plain_text(capsys):
     self_check.check(EXERCISE, lambda tensor, *, group: -tensor, cases=[{"ranks": 2, "numbers": 4}])
     assert wrong.data["text/plain"] + "\n" == capsys.readouterr().out
     assert "expectedreceived" in Shown(wrong.data["text/html"]).text
+
+
+@pytest.mark.parametrize(
+    ("exercise", "ends"),
+    [
+        ("week01.exchange", "draws fresh ones."),
+        ("week16.reading", "asks the same."),
+        ("quiz1.numbers", "asks the same."),
+    ],
+)
+def test_a_right_answer_hears_whether_the_grade_draws_other_cases(exercise, ends):
+    assert self_check._right_on(weeks.find(exercise), 2).endswith(ends)
