@@ -33,7 +33,7 @@ CHEATS = {
 NEXT = (
     "The cheats fail because the grade draws fresh cases and reads from the packets what the ranks sent. "
     "Exercises that call a cheated function lose points, too.",
-    "Next: `make lab` opens the course in JupyterLab. Begin with week 0, which takes 20 minutes and needs no GPU. "
+    "Next: `make lab` opens the course in JupyterLab. Begin with week 0, which takes half an hour and needs no GPU. "
     "Do you teach? Read docs/teaching.md.",
 )
 

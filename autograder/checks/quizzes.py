@@ -12,11 +12,14 @@ from autograder.checks.formulas import trouble_in_call
 from autograder.checks.reading import is_blank
 
 Answers = Mapping[int, Callable[..., float]]
-RELATIVE = 0.01  # three digits are enough
+RELATIVE = 0.01  # three digits are enough, except for a count
 
 
 def quiz_check(exercise: str, number: int, answers: Answers, where: Mapping[int, str], points: float = 5) -> Check:
-    """The check of `seed` and `quiz_answers`; `where` says for each question which week explains it."""
+    """The check of `seed` and `quiz_answers`; `where` says for each question which week explains it.
+
+    answers: a formula that returns an int counts something, and its number must be exact.
+    """
 
     def judge(case: Case, task: Task, reply: Reply) -> str | None:
         if problem := trouble_in_call(reply):
@@ -28,7 +31,8 @@ def quiz_check(exercise: str, number: int, answers: Answers, where: Mapping[int,
         value = received[place - 1]
         if is_blank(value):
             return f"Not answered yet: question {place}."
-        if not close(value, answers[place](**quiz.numbers(number, seed)[place]), RELATIVE):
+        expected = answers[place](**quiz.numbers(number, seed)[place])
+        if not close(value, expected, 0 if type(expected) is int else RELATIVE):
             return f"Question {place}: {value!r} is not right. See {where[place]}."
         return None
 

@@ -117,6 +117,7 @@ class FeedbackTable(NbGraderPreprocessor):
         names["title"] = _title(nb) or names["assignment"]
         names["row_of"] = {row["answer"]: row for row in names["rows"]} | {row["cell"]: row for row in names["rows"]}
         names["num_right"] = sum(row["state"] == "right" for row in names["rows"])
+        names["extra"] = sum(row["extra"] for row in names["rows"])
         names["num_waiting"] = sum(row["state"] == "waits" for row in names["rows"])
         names["notes"] = list(nb.metadata.get("notes", []))
         for cell in nb.cells:  # highlighting megabytes takes minutes
@@ -144,6 +145,7 @@ def _feedback_row(cell: NotebookNode, gradebook: Gradebook, names: dict) -> dict
         "exercise": notebooks.exercise_id(marks.grade_id).split(".", 1)[-1],
         "points": "–" if waits else f"{marks.score:g}",
         "max": f"{most:g}" + (", optional" if notebooks.is_optional(cell) else ""),
+        "extra": float(marks.score) if notebooks.is_optional(cell) and not waits else 0.0,
         "state": "waits" if waits else _state(marks.score, most),
         "told": told(text),
     }

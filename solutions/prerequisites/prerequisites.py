@@ -40,7 +40,8 @@
 # - [ ] **predict** what a sum loses in bfloat16, and write attention with einsum;
 # - [ ] **run** processes that form groups, and say what they share.
 #
-# Each of the eight checks is small. If one takes more than fifteen minutes, read the hint and move on.
+# Each of the eight checks is small, and a wrong answer gets a hint. If one still takes more than fifteen minutes,
+# move on.
 
 # %%
 import torch
@@ -124,10 +125,11 @@ check("prerequisites.accumulate", accumulated_gradient, cases=[{"microbatches": 
 # `function(leaf)` once the backward has added the last part to `leaf.grad`.
 #
 # **By hand:** the forward uses weight 0, then 1, then 0 again. The backward goes through the uses in reverse order:
-# 0, 1, 0. After its first step weight 0 has only half of its gradient. Weight 1 is complete first.
+# 0, 1, 0. After its first step weight 0 has only one of its two parts. Weight 1 is complete first.
 #
 # **`ready_order(weights, order, x)`** multiplies `x` by `weights[number]` for each number in `order`, and returns the
-# numbers in the order in which their gradients are complete. Write the line that registers the hooks.
+# numbers in the order in which their gradients are complete. Write the lines that register the hooks. (A lambda in a
+# loop sees the loop's last value, unless a default argument binds the value.)
 
 
 # %% exercise="prerequisites.ready-order"
@@ -162,7 +164,8 @@ for dtype in (torch.bfloat16, torch.float16):
 
 # %% [markdown]
 # **By hand**, with 2 bits of fraction: between 4 and 8 there are 2² = 4 numbers, 4, 5, 6, 7. Between 8 and 16 there
-# are again 4: 8, 10, 12, 14. So 8 + 1 = 9 does not exist, and the tie between 8 and 10 goes to the even fraction, 8.
+# are again 4: 8, 10, 12, 14. So 8 + 1 = 9 does not exist. It is halfway between 8 and 10, and such a tie goes to the
+# number whose last bit is 0: 8.
 #
 # **`first_lost(fraction_bits)`** returns the smallest positive n for which n + 1 is rounded back to n.
 
@@ -233,10 +236,10 @@ check(
 # %% [markdown]
 # ## 6 · Processes have separate memories
 #
-# A rank (进程序号) is a process. `run(function, ranks=4)` starts four processes with copies of the notebook's
-# variables, calls the function in each, and returns a list of four results. **Before you run the last cell**, fill in
-# three numbers: what rank 2 returns, what `counter[0]` is in the notebook afterwards, and what rank 2 returns in a
-# second call.
+# A rank (进程序号) is a process. Every call of `run(function, ranks=4)` starts four new processes with copies of the
+# notebook's variables, calls the function in each, and returns a list of four results. **Before you run the last
+# cell**, fill in three numbers: what rank 2 returns, what `counter[0]` is in the notebook afterwards, and what rank 2
+# returns in a second call.
 
 # %%
 counter = [0]
@@ -270,8 +273,8 @@ print(run(count, ranks=4), counter[0], run(count, ranks=4)[2])
 #
 # **By hand:** four ranks hold 1, 10, 100, 1000. The even ranks 0 and 2 get 101, the odd ranks 1 and 3 get 1010.
 #
-# **`sum_over_parity(tensor)`** returns the sum over all ranks that are even, or odd, like the caller. It works for any
-# number of ranks. Leave the caller's tensor as it is. *About 4 lines.*
+# **`sum_over_parity(tensor)`** returns the sum over all ranks that are even, or odd, like the caller. It works for
+# two or more ranks. Leave the caller's tensor as it is. *About 4 lines.*
 
 
 # %% exercise="prerequisites.two-groups"

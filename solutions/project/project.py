@@ -17,11 +17,13 @@
 # *Four weeks, about eight hours each · 2 to 8 ranks · no GPU needed · optional if you study alone*
 #
 # You own a trainer now, about 900 lines in `mine/`. In this project you use it to answer a question that the course
-# leaves open. You will be able to:
+# leaves open.
 #
-# - turn "is it faster?" into a question with a predicted number and a baseline;
-# - build an experiment that somebody else can repeat with one command;
-# - say what your measurement shows and what it does not.
+# After this project you can
+#
+# - [ ] **turn** "is it faster?" into a question with a predicted number and a baseline;
+# - [ ] **build** an experiment that somebody else can repeat with one command;
+# - [ ] **say** what your measurement shows, and what it does not.
 #
 # Work alone or in pairs. The whole report fits in this notebook: each part below is one cell, graded by a person.
 #

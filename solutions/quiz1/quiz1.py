@@ -21,8 +21,8 @@
 # numbers, so you can practice as often as you like.
 #
 # Use pen and paper, and Python as a calculator, but not the pages. Three digits are enough: an answer may be off by
-# 1%. Each question counts a tenth; the feedback names the week that explains it. In every question 1 GB = 10⁹ bytes
-# and 1 MB = 10⁶ bytes.
+# 1%. Questions 2 and 8 need the exact whole number. Each question counts a tenth; the feedback names the week that
+# explains it. In every question 1 GB = 10⁹ bytes and 1 MB = 10⁶ bytes.
 
 # %%
 from shardlab.study import quiz

@@ -16,13 +16,13 @@
 #
 # *Core: about 30 minutes · no ranks · no GPU needed*
 #
-# Ten questions about pipelines, meshes, planning and experts, and two from the first weeks. The numbers depend on
+# Ten questions: eight about pipelines, meshes, MFU and experts, and two from the first weeks. The numbers depend on
 # `seed`: choose any whole number, such as the last four digits of your student number. Another seed gives ten other
 # numbers, so you can practice as often as you like.
 #
 # Use pen and paper, and Python as a calculator, but not the pages. Three digits are enough: an answer may be off by
-# 1%. Each question counts a tenth; the feedback names the week that explains it. In every question 1 GB = 10⁹ bytes
-# and 1 MB = 10⁶ bytes.
+# 1%. Questions 3, 4 and 5 need the exact whole number. Each question counts a tenth; the feedback names the week that
+# explains it. In every question 1 GB = 10⁹ bytes and 1 MB = 10⁶ bytes.
 
 # %%
 from shardlab.study import quiz

@@ -18,8 +18,8 @@
 #
 # A large model does not fit on one GPU, so it is split over many, and the links between them then decide how fast it
 # trains. In this course you write the parts of such a training system, one part per week. Each part runs on **real
-# ranks** (进程), and you compare three numbers: the **formula**, the **simulation** where there is one, and the
-# **measurement**.
+# ranks** (进程), and you compare up to three numbers: the **formula**, the **measurement**, and in later weeks the
+# **simulation** of a step.
 #
 # After this page you can
 #
@@ -48,9 +48,9 @@ from autograder import check
 # %% [markdown]
 # ## 2 · Four ranks
 #
-# A rank (进程序号) is one process of the job. `shardlab.run(function, *args, ranks=4)` starts four ranks, calls your
-# function on each, and returns the four results in a list. `torch.distributed` is already set up inside your
-# function, so a rank can ask for its number.
+# A rank (进程序号) is one process of the job. `shardlab.run(function, *args)` starts four ranks (`ranks=4` is the
+# default), calls your function on each, and returns the four results in a list. `torch.distributed` is already set up
+# inside your function, so a rank can ask for its number.
 
 
 # %%
@@ -83,7 +83,7 @@ except shardlab.RanksFailed as report:
 #
 # Every rank calls an all-reduce (全归约). It adds up the ranks' tensors, and afterwards each rank holds the sum.
 # `dist.all_reduce(tensor, group=group)` works *in place*. A group (进程组) is the set of ranks that take part. It need
-# not contain every rank: ranks 1 and 3 of four can form a group.
+# not contain every rank: ranks 1 and 3 of four can form a group, and then only these two call your function.
 #
 # **By hand**, two ranks with two numbers each:
 #
@@ -124,9 +124,9 @@ check(
 # ## 4 · Compare the formula with a measurement
 #
 # In a ring all-reduce of S bytes, each of N ranks sends 2(N−1)/N · S bytes. You will build one in week 1. For 2 ranks
-# and 4 numbers of 4 bytes that is 2 · 1/2 · 16 = 16 bytes. First we count: two ranks add up four numbers with plain
-# messages. Each rank is responsible for one half. It sends the other half to its partner, adds the half it receives,
-# and sends the sum back. The meter counts every byte of a `send`.
+# and 4 numbers of 4 bytes that is 2 · 1/2 · 16 = 16 bytes. First count the bytes of such a ring of two, written with
+# plain messages. Each rank is responsible for one half. It sends the other half to its partner, adds the half it
+# receives, and sends the sum back. The meter counts every byte of a `send`.
 
 
 # %%

@@ -67,7 +67,7 @@ print(f"through rank 0: {naive.received / 1e9:.0f} GB in, {naive.sent / 1e9:.0f}
 print(f"{sum(naive) / bandwidth:.1f} s per step")
 print(f"in a ring: {ring / 1e9:.1f} GB out of every rank, {ring / bandwidth:.2f} s per step")
 
-bars = {"rank 0, naive: in and out": sum(naive), "any rank of a ring: out": ring}
+bars = {"rank 0, naive: in, then out": sum(naive), "any rank of a ring: out": ring}
 figure, ax = figures.new_axes(7, 1.8)
 notes = [f"{num_bytes / bandwidth:.2f} s" for num_bytes in bars.values()]
 figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the work, or all share it", notes=notes))
@@ -77,7 +77,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the wo
 # ring (环).
 #
 # > **What to expect.** These times are bytes over data-sheet bandwidth: expect more, never less. One user's ring
-# > reached 80% of NVLink's data sheet. Section 9 fits the model to your machine.
+# > reached 80% of NVLink's data sheet.
 #
 # ### Warm-up: the cost of the naive way
 #
@@ -114,8 +114,8 @@ check("week01.naive-bill", naive_all_reduce_bill, cases=cases)
 # | 1: send the other rank's half, add the half you receive | `[ 11 22 │ · · ]` | `[ · · │ 33 44 ]` |
 # | 2: send the half you finished | `[ 11 22 │ 33 44 ]` | `[ 11 22 │ 33 44 ]` |
 #
-# Each rank sent four numbers; through rank 0, eight would enter or leave it. With four ranks there are four chunks and
-# more steps, but the same two phases: chunks accumulate their sum, then finished chunks go around the ring.
+# With four ranks there are four chunks and more steps, but the same two phases: chunks accumulate their sum, then
+# finished chunks go around the ring.
 
 # %%
 for step in range(3):
@@ -133,7 +133,7 @@ figures.ring_stepper(num_ranks=4)
 # - **α**: latency (延迟), the seconds that every message costs, however short it is; **β**: seconds per byte, the
 #   inverse of bandwidth (带宽).
 # - **`A[I_X]`**: axis I of A is split over the ranks of mesh axis X. **`A[I]`**: every rank holds all of A.
-#   **`A[I]{U_X}`**: every rank holds a partial sum; A is the *sum* over X, not yet computed.
+#   **`A[I]{U_X}`** (U: unreduced): every rank holds a partial sum; A is the *sum* over X, not yet computed.
 #
 # Eight collectives by name, seen from ranks 0 and 1 (`·` nothing, `│` between the chunks):
 #
@@ -179,8 +179,8 @@ except shardlab.RanksFailed as report:
 # Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner. **`exchange(tensor, *, group)`**
 # returns the partner's tensor, which has the same shape and dtype, and leaves `tensor` unchanged. Use only send and
 # receive, one message per rank. Ranks are ranks *in the group*: call `dist.get_rank(group)` and
-# `dist.get_world_size(group)`, and address peers by `group_dst=` and `group_src=`. Wait for every `isend`: a message
-# that nobody waits for may never be sent. *About 6 lines.*
+# `dist.get_world_size(group)`, and pass `group=group` with `group_dst=` or `group_src=`. Wait for every `isend`: a
+# message that nobody waits for may never be sent. *About 6 lines.*
 #
 # <details><summary>Hint</summary>
 #
@@ -215,8 +215,8 @@ check("week01.exchange", exchange, cases=cases)
 #
 # ## 5 · The first half: reduce-scatter
 #
-# You hold N chunks. In every step you send one chunk to the right, receive one from the left, and add your own part
-# to it. You send that one next. After N−1 steps rank r holds the finished chunk r.
+# You hold N chunks. In every step you send one chunk to the right (rank r+1, modulo N), receive one from the left
+# (r−1), and add your own part to it. You send that one next. After N−1 steps rank r holds the finished chunk r.
 #
 # **By hand**, 2 ranks and 4 numbers as in section 2. Rank 0 holds `[1 2]` and `[3 4]`, rank 1 `[10 20]` and `[30 40]`.
 # Rank 0 keeps chunk 0, so it sends its chunk 1, `[3 4]`; rank 1 sends its chunk 0, `[10 20]`. Rank 0 adds what it
@@ -298,7 +298,7 @@ check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 # forwards chunk 2, which it has just received.
 #
 # Write two functions in one cell. **`ring_all_gather(chunk, sizes, *, group)`** returns the list of all ranks' chunks
-# in rank order; `sizes[r]` is the number of elements of rank r's chunk, possibly 0; no chunk may visit a rank twice.
+# in rank order; `sizes[r]` is the number of elements of rank r's chunk, possibly 0. No rank sends a chunk twice.
 # **`ring_all_reduce(tensor, *, group)`** takes a tensor of any shape and size, flattens it, splits it with
 # `tensor_split`, runs both halves, and returns the sum in the same shape and dtype. Each rank sends 2(N−1)/N of S in
 # at most 2(N−1) messages. Both functions use only send and receive and leave their inputs unchanged. *About 7 and 4
@@ -431,8 +431,8 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 
 # %% [markdown]
 # **Can an all-reduce send less than the ring?** *One* rank can: in a tree of four, ranks 1 and 3 send S each. *All
-# ranks together* cannot: each number needs N−1 messages to be added up and N−1 more to reach the other ranks, 2(N−1)
-# · S in total. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring no rank sends more than that. A
+# ranks together* cannot: each number is sent N−1 times to be added up and N−1 more to reach the other ranks, 2(N−1) ·
+# S in total. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring no rank sends more than that. A
 # switch (交换机) that can add, such as SHARP's, lets each rank send S only once.
 
 # %% [markdown]
@@ -457,8 +457,7 @@ figure, ax = figures.new_axes(8, 3.6)
 figures.show(figure, figures.draw_traffic(ax, num_ranks, 4 * num_elements))
 
 # %% [markdown]
-# Equal to the last byte. (Once your check passes, use your own `ring_all_reduce`, here and below.) The figure shows
-# all collectives on one axis.
+# Equal to the last byte. (Once your check passes, use your own `ring_all_reduce`, here and below.)
 #
 # **Seconds.** Four ranks share your cores: expect noise. A repetition takes as long as its slowest rank; we keep the
 # fastest of 25 repetitions for each size.
@@ -478,9 +477,10 @@ print("ring:", [f"{1000 * one:.2f} ms" for one in seconds])
 # **By hand**, 2 ranks: 2 α + S β. 1 MB takes 3 ms, 3 MB take 5 ms. So 2 MB more cost 2 ms: β is 1 ms per MB, and 1/β =
 # 1 GB/s. Then 1 MB costs 1 ms for its bytes and 2 ms for two messages: α = 1 ms.
 #
-# A bar in the figure is a residual (残差): measured minus predicted. The largest give the **range to expect** for the
-# best of 25 repetitions; a single one may take several times as long. If your ranks share cores, they wait
-# for each other, and your α and β include that.
+# In the figure the axis is 1.5 S, what a rank sends; a vertical line is a residual (残差), measured minus predicted.
+# The smallest and largest ratio of the two are the **range to expect** for a best of 25; a single repetition may take
+# several times as long. If ranks share cores, α and β include the waiting. Is a point off by more than 100%? Measure
+# again.
 
 # %%
 samples = costs.traffic.all_reduce_samples(4, ring_points)  # (messages, bytes, seconds) of each measurement
@@ -507,8 +507,8 @@ def predict(num_ranks=8, megabytes=100):
 # %% [markdown]
 # ## 10 · Read real code
 #
-# Open `tree_all_reduce` in `labs/shardlab/collectives.py` and `megatron/core/tensor_parallel/mappings.py` of
-# NVIDIA/Megatron-LM. Three questions:
+# Open `tree_all_reduce` in `labs/shardlab/collectives.py` and `megatron/core/tensor_parallel/mappings.py` of your
+# installed `megatron-core` 0.16.1. Three questions:
 #
 # 1. `"messages"`: how many messages do **six** ranks send in total in one `tree_all_reduce`? A number.
 # 2. `"backward_of_copy"`: `_CopyToModelParallelRegion` does nothing forward. Which collective does its backward call?
@@ -608,8 +608,9 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 #
 # **`tree_all_reduce(tensor, *, group)`** returns the sum over the group on every rank as a new tensor, for any shape
 # and dtype. Use only `send` and `recv` (or `isend` and `irecv`). On the way up, for `distance` 1, 2, 4, …, a rank at
-# an odd multiple of `distance` sends its sum to `rank - distance`, which adds it to its own. The total then takes the
-# same steps in reverse, largest distance first. *About 14 lines.*
+# an odd multiple of `distance` sends its sum to `rank - distance`, which adds it to its own. (If `rank + distance`
+# does not exist, nothing comes.) The total then takes the same steps in reverse, largest distance first. *About 14
+# lines.*
 #
 # **By hand**, ranks 0 to 3 hold 1, 2, 3, 4. Up: 1 sends 2 to 0 (now 3) while 3 sends 4 to 2 (now 7); then 2 sends 7 to
 # 0 (now 10). Down: 0 sends 10 to 2; then 0 to 1, while 2 to 3.
@@ -652,8 +653,8 @@ check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
 # On four ranks a tree takes 4 α + 4 S β instead of 6 α + 1.5 S β. **Predict:** up to which size does it win?
 #
 # One detail matters on a small machine. In each step of a ring all four ranks send; in a step of a tree at most two
-# do. With two cores, the ring's four messages take 2 *turns*, the tree's only one. Your α and β were fitted to
-# the ring and include its turns: with t ranks per core, the tree's are α/t and β/t.
+# do. With two cores, the ring's four messages take two *turns*, the tree's only one. Your α and β were fitted to the
+# ring: with t ranks per core, they are t times those of a message that runs alone. For the tree, use α/t and β/t.
 #
 # **By hand**, t = 2, α = 2 ms, β = 2 ms per MB: the ring takes 12 + 3 S ms, the tree 4 + 4 S ms. They cross at S = 8
 # MB. With one core per rank, t = 1, the tree takes 8 + 8 S ms, and they cross at 0.8 MB.
@@ -707,7 +708,7 @@ print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat
 
 # %% [markdown]
 # Both are right, for different machines. Two flat rings, one through each NIC (网卡), also share the load, as in NCCL;
-# then only 1.5× is left. Later weeks count this way (`costs.links`).
+# then only 1.5× is left.
 #
 # **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor,
 # and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other

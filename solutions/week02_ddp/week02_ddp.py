@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 2 · Data parallelism (数据并行): every rank has the whole model and part of the batch
 #
-# *Core: about 160 minutes; optional: about 70 · 2 to 4 ranks · no GPU needed*
+# *Core: about 150 minutes; optional: about 80 · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
@@ -71,7 +71,7 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
     for label, num_bytes in bars.items():
         seconds = num_bytes / bandwidth
         added, share = seconds / compute, seconds / (compute + seconds)
-        print(f"{name}, {label}: adds {added:.0%} to the compute, which is {share:.0%} of the step, without overlap")
+        print(f"{name}, {label}, no overlap: adds {added:.0%} to the compute; communication is {share:.0%} of the step")
 
 # %% [markdown]
 # Lecture notes say that DDP adds 20–40% to a step over PCIe and 5–10% over NVLink. It depends on bytes, bandwidth and
@@ -107,9 +107,9 @@ check("week02.efficiency", efficiency, cases=cases)
 # %% [markdown]
 # ## 2 · The picture first
 #
-# Four layers, 10 ms of compute, 8 ms on the link. F is the forward. Each layer's backward is drawn as two halves,
-# labeled with the layer's number. First all gradients are sent in one message after the backward, then each layer's
-# as soon as it is ready. Why does the second step take more than 10 ms?
+# Four layers, 10 ms of compute, 8 ms on the link. F is the forward. Each layer's backward has the layer's number and
+# two halves, for the gradients of its input and of its weights. First all gradients are sent in one message after the
+# backward, then each layer's as soon as it is ready. Why does the second step take more than 10 ms?
 
 # %%
 forward, backward = 0.010 / 3, [0.010 / 6] * 4  # seconds; backward: one entry per layer
@@ -121,7 +121,7 @@ for name, places in [("One message at the end", [3]), ("One message per layer", 
 
 # %% [markdown]
 # The forward has no gradients to send. The last bucket cannot be sent before the backward is over, so it is always
-# exposed.
+# exposed: 2 ms. One more ms is exposed because the link falls behind: a bucket takes 2 ms, a layer's backward 1.67.
 #
 # ## 3 · Notation
 #
@@ -130,7 +130,7 @@ for name, places in [("One message at the end", [3]), ("One message per layer", 
 # - A local gradient is a partial sum, **`G[H, H]{U_D}`**; an all-reduce completes it (week 1).
 # - A **bucket** (桶) is a list of parameter numbers whose gradients are sent in one message: `[[3, 2], [1, 0]]`.
 #
-# ## 4 · Two lines that are easy to forget
+# ## 4 · Bug hunt: two lines that are easy to forget
 #
 # Four ranks fit the same weights with plain gradient descent. The first run is correct, the second does not divide,
 # the third starts with different weights. **Which run fails, and which only looks as if it worked? Commit to an
@@ -161,13 +161,13 @@ for divides, equal_start in [(True, True), (False, True), (True, False)]:
 # it divides a gradient by its own magnitude. Different starts are worse: **the difference between two ranks never
 # shrinks**, because both subtract the same mean. Yet each rank's loss may fall.
 #
-# ### Bug hunt: a sum instead of a mean
+# ### Repair it: `average_gradients`
 #
 # **`average_gradients(gradients, *, group)`** takes this rank's gradients, a list of tensors of any shapes, and
 # returns the list of their means over the group, in the same shapes and dtypes. Leave the inputs unchanged. You may
-# use the library's all-reduce from now on. Send no more than an all-reduce of all gradients does, 2(N−1)/N of their
-# bytes. By hand, two ranks: `[[1, 2], [3]]` on rank 0 and `[[3, 6], [5]]` on rank 1 become `[[2, 4], [4]]` on both.
-# *About 6 lines.*
+# use the library's all-reduce from now on. Send bf16 as bf16, and no more than an all-reduce of all gradients does:
+# 2(N−1)/N of their bytes. By hand, two ranks: `[[1, 2], [3]]` on rank 0 and `[[3, 6], [5]]` on rank 1 become
+# `[[2, 4], [4]]` on both. *About 6 lines.*
 
 
 # %% exercise="week02.average-gradients"
@@ -229,9 +229,9 @@ check("week02.assign-buckets", assign_buckets, cases=cases)
 
 # %% [markdown]
 # **torch's rule** differs in two ways. It closes a bucket once it has *reached* its limit, and may exceed it by
-# nearly one parameter. And it records the order in which gradients arrive in the first iteration, which uses one
-# bucket. Then buckets are rebuilt (重建) in that order, 1 MiB for the first, 25 MiB for the others. In the next cell
-# gradients of 20, 60, 40 and 100 bytes arrive. Where would your function split them?
+# nearly one parameter. And it follows the order in which gradients really arrive. The first iteration sends
+# everything in one bucket and records that order; then buckets are rebuilt (重建) in it, a small one and then 25 MiB
+# each. In the next cell gradients of 20, 60, 40 and 100 bytes arrive. Where would your function split them?
 
 # %%
 sizes = [20, 60, 40, 100]  # bytes, in the order in which the gradients arrive
@@ -239,6 +239,8 @@ buckets, _ = dist._compute_bucket_assignment_by_size([torch.empty(size // 4) for
 print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for bucket in buckets])
 
 # %% [markdown]
+# Yours: `[20, 60]`, `[40]`, `[100]`.
+#
 # ## 6 · DDP
 #
 # A *hook* (钩子) is a function that autograd calls when a gradient is complete:
@@ -248,8 +250,8 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # **`same_start(model, *, group)`**, called once at the start, broadcasts the weights of the group's first rank. *2
 # lines.*
 #
-# **`ddp_backward(model, microbatches, buckets, *, group)`** leaves in `parameter.grad` the mean over the ranks of the
-# gradient of `sum over microbatches of model(rows).sum()`:
+# **`ddp_backward(model, microbatches, buckets, *, group)`** leaves in `parameter.grad`, which the caller has cleared,
+# the mean over the ranks of the gradient of `sum over microbatches of model(rows).sum()`:
 #
 # 1. All microbatches but the last: a plain backward. Gradients accumulate; nothing is sent (`no_sync` in frameworks).
 # 2. The last one: when all gradients of a bucket have arrived, all-reduce them as one flat tensor. Make one call per
@@ -261,8 +263,8 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # rank 1 has 3 and 4. The gradient of a sum over rows is the sum of the rows. Rank 0 accumulates 1, then 1 + 2 = 3;
 # its bucket is now full and is sent. Rank 1 sends 7. Both end with `w.grad` = (3 + 7)/2 = 5, after one message.
 #
-# *About 20 lines.* Use no other collectives. The check tests for overlap: other ranks enter a layer's backward only
-# when rank 0 is one layer ahead. A rank that waits inside a hook waits forever.
+# *About 20 lines.* Use no other collectives. To test for overlap, the check lets other ranks enter a layer's backward
+# only after rank 0 has entered the next. If rank 0 waits inside a hook, all wait forever.
 #
 # <details><summary>Hint 1: what a hook does</summary>
 #
@@ -372,28 +374,9 @@ for quietly in (False, True):
 # %% [markdown]
 # Calls depend on the bucket size, bytes do not. Without `no_sync` every microbatch sends all gradients.
 #
-# **Order.** In what order do things happen on one rank?
-
-
-# %%
-def order_of_events():
-    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64, bias=False) for _ in range(4)))
-    wrapped, happened = data_parallel.DataParallel(model, bucket_bytes=1, first_bucket_bytes=1), []
-    with meter.record() as bill:
-        for number, layer in enumerate(model):
-            layer.weight.register_hook(lambda _, n=number: happened.append((f"gradient {n}", len(bill.events))))
-        wrapped(torch.ones(2, 64)).sum().backward()
-    return [f"{what} after {num_sent} all-reduces" for what, num_sent in happened]
-
-
-print(shardlab.run(order_of_events, ranks=2)[0])
-
-# %% [markdown]
-# When layer 0 computes its gradient, those of layers 3, 2 and 1 have already been sent: overlap (重叠).
-#
-# **Seconds.** Ranks that share cores cannot show overlap; ranks that *sleep* can. Eight layers sleep for 400 ms in
-# total, two thirds of it in the backward, and an emulated link takes 320 ms for the gradient. It is section 2, forty
-# times slower. Predict the efficiency for 1, 2 and 8 buckets.
+# **Seconds.** Ranks that share cores cannot show overlap (重叠); ranks that *sleep* can. Eight layers sleep for 400 ms
+# in total, two thirds of it in the backward, and an emulated link takes 320 ms for the gradient. It is section 2,
+# forty times slower. Predict the efficiency for 1, 2 and 8 buckets.
 
 # %%
 LAYERS, PARAMETERS, BANDWIDTH, COMPUTE = 8, 8000, 0.8e6, 0.400  # bytes per second; seconds
@@ -430,7 +413,7 @@ figure, ax = figures.new_axes(8, 1.7)
 figures.show(figure, figures.draw_overlap(ax, FORWARD, BACKWARD, predicted(8), title="Eight buckets"))
 
 # %% [markdown]
-# **The range to expect:** one or two points below the prediction, more on a busy machine, where sleepers wake up late.
+# **The range to expect:** one or two points below the prediction, more on a busy machine.
 #
 # > **A correction.** "A model that takes 10 ms to compute and 8 ms to communicate has only 55% efficiency" is true
 # > only if *nothing* overlaps, as with your one bucket. With eight it is 82%, and it cannot exceed 88%: the backward
@@ -448,64 +431,6 @@ def explore(num_buckets=4, kilobytes_per_second=800):
 
 
 # %% [markdown]
-# **What a profiler sees.** Those layers slept. Now torch's profiler records real steps on two ranks: gradients sent
-# after the backward, or in buckets as they fill. **Predict for each:** how much of the communication overlaps?
-
-
-# %%
-def profiled(in_buckets):
-    torch.set_num_threads(1)
-    gpt = shardlab.model.GPT(shardlab.model.GPTConfig(layers=4, hidden=256, heads=8, sequence=64))
-    model = data_parallel.DataParallel(gpt, bucket_bytes=2_000_000) if in_buckets else gpt
-    rows = torch.randint(gpt.config.vocabulary, (4, 65))
-
-    def step():
-        shardlab.model.next_token_loss(model(rows[:, :-1]), rows[:, 1:]).backward()
-        for parameter in () if in_buckets else gpt.parameters():
-            dist.all_reduce(parameter.grad)
-
-    return meter.trace_of_step(step)
-
-
-for name, in_buckets in (("After the backward, on this machine", False), ("Buckets, on this machine", True)):
-    traces = shardlab.run(profiled, in_buckets, ranks=2, observe=False, timeout=60)
-    figure, ax = figures.new_axes(9, 2.2)
-    figures.show(figure, figures.draw_profile(ax, traces, name=name))
-
-# %% [markdown]
-# None in the first; between a third and most of it in the second, depending on how busy your cores are: Gloo's
-# messages need them, too. Here is DDP on one H200, shared by two ranks. **Which bucket cannot be hidden?**
-
-# %%
-figure, ax = figures.new_axes(9, 2.6)
-figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week02"), name="DDP on one H200"))
-
-# %% [markdown]
-# The last: it holds the first layer's gradients, and no backward is left. Rank 1, a little ahead, waits inside its
-# messages (`docs/profiler.md`).
-#
-# **Throughput (吞吐量) against the number of ranks**, with four rows per rank. **Predict the curve** for 1, 2 and 4
-# ranks. Where does it bend?
-
-
-# %%
-def tokens_per_second(rows=4, sequence=64):
-    torch.set_num_threads(1)
-    config = shardlab.model.GPTConfig(layers=2, hidden=256, heads=8, sequence=sequence)
-    model = data_parallel.DataParallel(shardlab.model.GPT(config))
-    tokens = torch.randint(config.vocabulary, (rows, sequence + 1))
-    step = lambda: shardlab.model.next_token_loss(model(tokens[:, :-1]), tokens[:, 1:]).backward()  # noqa: E731
-    seconds = collectives.seconds_of(step, group=dist.group.WORLD, repetitions=5)
-    return dist.get_world_size() * rows * sequence / sorted(seconds)[2]  # the middle of five
-
-
-rates = {num: min(shardlab.run(tokens_per_second, ranks=num, observe=False, timeout=60)) for num in (1, 2, 4)}
-figure, ax = figures.new_axes(7, 2.4)
-figures.show(figure, figures.draw_throughput(ax, rates))
-
-# %% [markdown]
-# At the number of your cores: beyond it ranks take turns. Below it, the gap to the line is communication.
-#
 # **The same training.** N ranks that each take part of the batch must train exactly as one process with all of it. The
 # model learns to count. **Predict:** how far apart are the losses of one rank and of two after 30 steps?
 
@@ -549,7 +474,7 @@ def losses(steps, batch, lr, backward):
 one, two = (shardlab.run(losses, 30, 8, 0.1, mean_afterwards, ranks=n, timeout=60)[0] for n in (1, 2))
 print(f"largest difference in 30 steps: {max(abs(a - b) for a, b in zip(one, two, strict=True)):.1e}")
 figure, ax = figures.new_axes(7, 2.4)
-words = figures.draw_losses(ax, [list(enumerate(one)), list(enumerate(two))])
+words = figures.draw_losses(ax, [list(enumerate(one, 1)), list(enumerate(two, 1))])
 ax.set_ylim(0, 3.5)
 figures.show(figure, words)
 
@@ -557,21 +482,7 @@ figures.show(figure, words)
 # The curves coincide; only the order of the sums differs. Once your check passes, replace `mean_afterwards` by
 # `ddp_backward`: the curve must not change.
 #
-# **Which rank reads which rows.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order.
-# Ten rows cannot be divided evenly among four ranks. **Which row does each rank read last?**
-
-# %%
-for rank in range(4):
-    sampler = torch.utils.data.DistributedSampler(range(10), num_replicas=4, rank=rank, shuffle=False)
-    print(f"rank {rank} reads rows {list(sampler)}")
-
-# %% [markdown]
-# Rows 0 and 1 are read twice, so that all ranks take the same number of steps; `drop_last=True` leaves out the tail
-# instead. With a shorter last batch, rows would count too much: losses of 1, 1, 1 on rank 0 and a single 5 on rank 1
-# average to (1 + 5)/2 = 3, but the mean of the four is 2. And a rank with one batch fewer leaves the others waiting in
-# an all-reduce. Call `sampler.set_epoch(epoch)` before every epoch; otherwise all epochs use the same order.
-#
-# ## 8 · A parameter that one rank does not use
+# ## 8 · Bug hunt: a parameter that one rank does not use
 #
 # On rank 0 the input takes another branch, and parameter 1 gets no gradient. The code below skips it. **Which rank
 # waits, and for which? Commit to an answer, then run.**
@@ -599,13 +510,13 @@ except shardlab.RanksFailed as report:
 # Rank 1 waits in its *third* call for a rank that has already returned. Its second call returned a wrong result: rank
 # 0's gradient of parameter 2 was added to rank 1's of parameter 1. Calls are not labeled.
 #
-# ### Bug hunt: `average_used`
+# ### Repair it: `average_used`
 #
 # **`average_used(gradients, parameters, *, group)`**: `gradients[i]` may be None on some ranks; `parameters[i]` has
 # its shape and dtype on every rank. Return the means over *all* ranks of the group, counting None as zeros. Where
 # **no** rank has a gradient, return None: with a zero, an optimizer with momentum or weight decay would still take a
-# step. Leave the inputs unchanged. Send no more than all-reduces of the gradients do, plus 4 KB to find out which
-# ranks used what.
+# step. Leave the inputs unchanged. Send no more than all-reduces of all `parameters` would, plus 4 KB to find out
+# which ranks used what.
 #
 # **By hand**, two ranks, three parameters: `[2, None, None]` on rank 0 and `[4, 6, None]` on rank 1 become
 # `[3, 3, None]` on both. *About 9 lines.*
@@ -644,14 +555,14 @@ check("week02.unused", average_used, cases=cases)
 # questions, and one about a lecture:
 #
 # 1. `"first_bucket"`: buckets have 25 MiB, but the first one is smaller so that it can be sent early. How many
-#    **bytes** may it have? A number.
+#    **bytes** may it have? Print its constant. A number.
 # 2. `"at_the_start"`: which function does `DistributedDataParallel.__init__` call so that all ranks start with the
 #    same weights? A name.
 # 3. `"order"`: when a bucket goes through `_compress_hook`, in which order do these four *happen*: `all_reduce`,
 #    `copy_`, `div_`, `to`? A list of names.
 # 4. `"autocast_bytes"`: lecture 18 of EfficientML says that mixed precision (混合精度) halves what is sent. Test it:
-#    fp32 weights in `DistributedDataParallel`, no hook, forward under `torch.autocast("cpu", dtype=torch.bfloat16)`.
-#    How many bytes does a bucket hold *per parameter*? A number.
+#    fp32 weights, forward under `torch.autocast("cpu", dtype=torch.bfloat16)`, backward; print a gradient's dtype. How
+#    many bytes does a `DistributedDataParallel` bucket hold *per parameter*, without a hook? A number.
 
 # %% exercise="week02.reading"
 reading_answers = {"first_bucket": None, "at_the_start": None, "order": None, "autocast_bytes": None}
@@ -982,3 +893,79 @@ for lr in (0.05, 0.25):
 # %% [markdown]
 # At the small rate the rule holds. At the large rate the first steps overshoot: use a warm-up. Goyal et al. used this
 # rule for batches of up to 8192 images.
+
+# %% [markdown]
+# ### More to measure
+#
+# **What a profiler sees.** torch's profiler records real steps on two ranks: gradients sent after the backward, or in
+# buckets as they fill. **Predict for each:** how much of the communication overlaps?
+
+
+# %%
+def profiled(in_buckets):
+    torch.set_num_threads(1)
+    gpt = shardlab.model.GPT(shardlab.model.GPTConfig(layers=4, hidden=256, heads=8, sequence=64))
+    model = data_parallel.DataParallel(gpt, bucket_bytes=2_000_000) if in_buckets else gpt
+    rows = torch.randint(gpt.config.vocabulary, (4, 65))
+
+    def step():
+        shardlab.model.next_token_loss(model(rows[:, :-1]), rows[:, 1:]).backward()
+        for parameter in () if in_buckets else gpt.parameters():
+            dist.all_reduce(parameter.grad)
+
+    return meter.trace_of_step(step)
+
+
+for name, in_buckets in (("After the backward, on this machine", False), ("Buckets, on this machine", True)):
+    traces = shardlab.run(profiled, in_buckets, ranks=2, observe=False, timeout=60)
+    figure, ax = figures.new_axes(9, 2.2)
+    figures.show(figure, figures.draw_profile(ax, traces, name=name))
+
+# %% [markdown]
+# None in the first; between a third and most of it in the second, depending on how busy your cores are: Gloo's
+# messages need them, too. Here is DDP on one H200, shared by two ranks. **Which bucket cannot be hidden?**
+
+# %%
+figure, ax = figures.new_axes(9, 2.6)
+figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week02"), name="DDP on one H200"))
+
+# %% [markdown]
+# The last: it holds the first layer's gradients, and no backward is left. Rank 1 is ahead and waits inside its
+# messages (`docs/profiler.md`).
+#
+# **Throughput (吞吐量) against the number of ranks**, with four rows per rank. **Predict the curve** for 1, 2 and 4
+# ranks. Where does it bend?
+
+
+# %%
+def tokens_per_second(rows=4, sequence=64):
+    torch.set_num_threads(1)
+    config = shardlab.model.GPTConfig(layers=2, hidden=256, heads=8, sequence=sequence)
+    model = data_parallel.DataParallel(shardlab.model.GPT(config))
+    tokens = torch.randint(config.vocabulary, (rows, sequence + 1))
+    step = lambda: shardlab.model.next_token_loss(model(tokens[:, :-1]), tokens[:, 1:]).backward()  # noqa: E731
+    seconds = collectives.seconds_of(step, group=dist.group.WORLD, repetitions=5)
+    return dist.get_world_size() * rows * sequence / sorted(seconds)[2]  # the middle of five
+
+
+rates = {num: min(shardlab.run(tokens_per_second, ranks=num, observe=False, timeout=60)) for num in (1, 2, 4)}
+figure, ax = figures.new_axes(7, 2.4)
+figures.show(figure, figures.draw_throughput(ax, rates))
+
+# %% [markdown]
+# At the number of your cores: beyond it ranks take turns. Below it, the gap to the line is communication. (On a busy
+# machine the curve may even fall.)
+#
+# **Which rank reads which rows.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order.
+# Ten rows cannot be divided evenly among four ranks. **Which row does each rank read last?**
+
+# %%
+for rank in range(4):
+    sampler = torch.utils.data.DistributedSampler(range(10), num_replicas=4, rank=rank, shuffle=False)
+    print(f"rank {rank} reads rows {list(sampler)}")
+
+# %% [markdown]
+# Rows 0 and 1 are read twice, so that all ranks take the same number of steps; `drop_last=True` leaves out the tail
+# instead. In a shorter last batch each row would count too much, and a rank with one batch fewer leaves the others
+# waiting in an all-reduce. Call `sampler.set_epoch(epoch)` before every epoch; otherwise all epochs use the same
+# order.

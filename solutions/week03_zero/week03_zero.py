@@ -244,8 +244,8 @@ for dtype in (torch.bfloat16, torch.float16):
 # build this in the optional part. bf16 usually needs no scaling. Its problem is precision, and the master copy solves
 # that.
 #
-# **Adam as data.** `adam.new_state(weights)` creates the three float32 vectors for some weights, and
-# `adam.update(state, gradient, lr=lr)` updates them in place. The state is a dictionary:
+# **Adam as data.** `adam.new_state(weights)` returns a dictionary: the float32 vectors `master` (a copy), `momentum`
+# and `variance`, and a count, `step`. `adam.update(state, gradient, lr=lr)` updates it in place.
 
 # %%
 from mine import adam
@@ -261,11 +261,10 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 # Write three functions in one cell. Ranks are ranks *in the group*, and rank r owns slice r.
 #
 # - **`mean_slice(tensors, *, group)`** returns this rank's slice of the mean of the tensors over the ranks,
-#   flattened and padded, in their dtype. It must send no more than a reduce-scatter, (N−1)/N of the padded vector's
-#   bytes, and leave its inputs unchanged. *About 4 lines.*
+#   flattened and padded. Sum in their dtype, then divide by N. It must send no more than a reduce-scatter, (N−1)/N of
+#   the padded vector's bytes, and leave its inputs unchanged. *About 4 lines.*
 # - **`zero1_state(parameters, *, group)`** returns Adam's state for this rank's slice only: 12 bytes for each of its
-#   parameters. It sends nothing. A view of a longer vector keeps the whole vector alive; one case measures peak
-#   memory. *2 lines.*
+#   parameters. It sends nothing. One case measures peak memory. *2 lines.*
 # - **`zero1_step(parameters, mean, state, lr, *, group)`** takes one step; `mean` is what your `mean_slice` returns.
 #   It overwrites `state` and, on every rank, all `parameters`. It sends the new weights in the model's dtype, (N−1)/N
 #   of the model. *About 6 lines.*
@@ -326,6 +325,8 @@ cases += [case | {"ranks": 1, "part": part} for part in ("slice", "step")]  # a 
 check("week03.zero1", mean_slice, zero1_state, mean_and_step, cases=cases)
 
 # %% [markdown]
+# The check also counts the bytes of the state and measures peak memory.
+#
 # ## 6 · ZeRO-2: send each gradient when it is ready
 #
 # With ZeRO-1, every rank holds all gradients, 2P bytes, at the end of the backward, but needs only 1/N of them. The
@@ -360,8 +361,7 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 # `parameters`, in their order, this rank's slice of its mean gradient. Pad each parameter separately, and
 # reduce-scatter each byte once. Afterwards no parameter may have a `.grad`, and at no time may most of the gradients
 # exist together: the check reads the peak memory (内存峰值) of eight ranks from the kernel. Remove your hooks,
-# because the next step calls the function again with the same parameters. Use your `mean_slice`. *About 9 lines.* (The
-# solution uses `async_op=True` and waits two hooks later, which makes week 15's trainer faster.)
+# because the next step calls the function again with the same parameters. Use your `mean_slice`. *About 9 lines.*
 #
 # `mean_square_backward` is given: it computes a loss and calls your function.
 #
@@ -422,6 +422,8 @@ alone = {"ranks": 1, "widths": [3, 2], "part": "slices"}
 check("week03.zero2", mean_square_backward, cases=[values, memory, alone])
 
 # %% [markdown]
+# (The solution sends with `async_op=True` and waits two hooks later, which makes week 15's trainer faster.)
+#
 # ## 7 · Predict, then measure
 #
 # The package's `Zero1` and `Zero2` train a small bf16 GPT for two steps on four ranks, and on one rank, which holds
@@ -505,9 +507,9 @@ print(shardlab.run(clip_as_found, slices, 1.0, ranks=2))
 # should have become `[0.6, 0, 0.8, 0]`. It became `[1, 0, 1, 0]`: another direction, and still too long.
 #
 # **`clip_slices(gradients, max_norm, *, group)`** returns the norm of all ranks' slices together and scales this
-# rank's `gradients`, a list of tensors, in place. Compute squares in float32. A rank may hold no slice at all. If the
-# norm is below `max_norm`, or zero, nothing changes. Slices keep their dtype and are not sent: each rank may send at
-# most 128 bytes. *About 6 lines.*
+# rank's `gradients`, a list of tensors, in place. The norm is a float or a tensor of one number. Compute squares in
+# float32. A rank may hold no slice: an empty list. If the norm is below `max_norm`, or zero, nothing changes. Slices
+# keep their dtype and are not sent: each rank may send at most 128 bytes. *About 6 lines.*
 
 
 # %% exercise="week03.clip"
@@ -536,23 +538,33 @@ check("week03.clip", clip_slices, cases=cases)
 # %% [markdown]
 # ## 9 · Read real code
 #
-# `record` runs the installed Megatron-Core, whose `DistributedOptimizer` is
-# ZeRO-1 with flat buffers. Read in `param_and_grad_buffer.py` how it pads.
-#
-# **`predict_trace(rank, world, widths, overlap)`** returns a dict; a run decides. `widths`: linear layers without
-# biases, in one bucket.
-#
-# 1. `"message"`: how many numbers each rank gives to the reduce-scatter, and how many it gets;
-# 2. `"parts"`: how many numbers of each weight are in its slice, in the buffer's order, without zeros;
-# 3. `"calls"`: the names of the second step's calls. `overlap`: a forward gathers.
-#
-# **By hand**, `[8, 24, 10]`, two ranks: the last weight comes first, 0 to 240; the other begins at the next multiple of
-# 64, 256, and ends at 448. Padded to a multiple of 128 and of two, 512: the ranks keep `[240]` and `[192]`. *About 13
-# lines.*
+# `record` runs two steps of the installed Megatron-Core, whose `DistributedOptimizer` is ZeRO-1 with flat buffers. The
+# first cell prints the path of the file that pads them: search it for `_pad`. The second cell prints a run's calls.
 
 # %%
+print("Read", traces.places.NEXT_STEP.path.with_name("param_and_grad_buffer.py"), "\n")
+print("The trace says `reached` here, once for each weight with numbers in the rank's slice, and when a step begins:")
 for place in traces.places.OPTIMIZER:
     print(place.path, place.source(before=1), sep="\n")
+
+# %%
+layout = traces.DistributedOptimizer(world=4, widths=(8, 24, 10, 8), bucket=10_000, overlap=False)
+print(traces.record(layout, rank=2, places=traces.places.OPTIMIZER))  # shapes: what it gets, then what it gives
+# Now set overlap=True and compare.
+
+# %% [markdown]
+# **`predict_trace(rank, world, widths, overlap)`** returns a dict, which is compared with a run. `widths`: linear
+# layers without biases, in one bucket.
+#
+# 1. `"message"`: how many numbers each rank gives to the reduce-scatter, then how many it gets;
+# 2. `"parts"`: how many numbers of each weight are in the rank's slice, in the buffer's order, without padding; a
+#    weight with none is left out;
+# 3. `"calls"`: the names of all calls after the **second** `reached: for buffer` line, in order. With `overlap` the
+#    next forward gathers the weights, not the end of a step. `all_gather` is enough for `all_gather_into_tensor`.
+#
+# **By hand**, `[8, 24, 10]`, two ranks: the last weight comes first, 0 to 240; the other begins at the next multiple of
+# 64, 256, and ends at 448. The end is padded to a multiple of 128 and of the number of ranks, 512. The message is
+# `[512, 256]`; the parts are `[240]` and `[192]`. *About 13 lines.*
 
 
 # %% exercise="week03.reading"
@@ -577,10 +589,6 @@ def predict_trace(rank, world, widths, overlap):
 
 # %% check="week03.reading" points=2
 check("week03.reading", predict_trace)
-
-# %%
-layout = traces.DistributedOptimizer(world=4, widths=(8, 24, 10, 8), bucket=10_000, overlap=False)
-print(traces.record(layout, 2, traces.places.OPTIMIZER))
 
 # %% [markdown]
 # ## 10 · Interview: 100 million parameters on two GPUs
@@ -665,8 +673,8 @@ check("week03.two-gpus", hundred_million_on_two)
 #
 # ### Loss scaling: all ranks skip, or none
 #
-# A step in fp16 begins with a scaled loss (section 4). **Dynamic** scaling (动态损失缩放) follows a rule. This one is
-# that of Apex's `LossScaler`; torch's `GradScaler` has no `most`:
+# A step with fp16 weights begins with a scaled loss (section 4). **Dynamic** scaling (动态损失缩放) follows a rule.
+# This one is that of Apex's `LossScaler`; torch's `GradScaler` has no `most`:
 #
 # - an infinity or NaN in the mean gradient: **skip** the step, halve `scale`, set `good` to 0;
 # - otherwise **step** and add 1 to `good`; when it reaches `interval` (2000 in Apex and torch), double `scale`, but
@@ -682,10 +690,10 @@ check("week03.two-gpus", hundred_million_on_two)
 # both would have stepped, with means 2/2¹⁶ and 500/2¹⁶, and ended with scale 2¹⁷ and `good` 0.
 #
 # **`scaled_step(parameters, loss, state, scaler, lr, *, group)`** runs the backward of the scaled `loss`, takes a step
-# of ZeRO-1 on all ranks or on none, updates the dict `scaler`, and leaves no `.grad`. It returns True for a step,
-# False if it is skipped. Use your `mean_slice` and `zero1_step`. A skipped step gathers no weights and changes
-# neither weights nor `state`. *About 13 lines.* `train` is given: its loss is a dot product, so a weight's gradient is
-# its input.
+# of ZeRO-1 on all ranks or on none, updates the dict `scaler` (keys `scale`, `good`, `interval`, `most`), and leaves no
+# `.grad`. It returns True for a step, False if it is skipped. Use your `mean_slice` and `zero1_step`. A skipped step
+# gathers no weights and changes neither weights nor `state`. *About 13 lines.* `train` is given: its loss is a dot
+# product, so a weight's gradient is its input.
 #
 # **Predict first:** Adam with gradients that nobody divided by the scale takes almost the right step. Why, and what
 # would still be wrong?
@@ -776,8 +784,9 @@ check("week03.smallest-stage", smallest_stage, cases=cases)
 #
 # **`zero2_by_layer(model, tokens, *, group)`** runs the backward of `model(tokens).square().mean()` and returns this
 # rank's slice of each layer that has weights, from the embedding to the last block; a shared weight belongs to the
-# first layer that has it. Make at most **one call per layer** and send each byte once. Leave no `.grad` and no hook
-# behind, and keep peak memory to a few layers. *About 15 lines.*
+# first layer that has it. Join a layer's weights in the order of `layer.parameters()`. Make at most **one call per
+# layer** and send each byte once. Leave no `.grad` and no hook behind, and keep peak memory to a few layers. *About 15
+# lines.*
 #
 # **By hand**, an embedding E, one block B, and a head that shares E. The backward runs head, B, embedding. After the
 # head, E's gradient has only one of its two parts, so it is too early to send it. Then B is complete, is sent, and is

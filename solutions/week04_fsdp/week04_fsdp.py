@@ -77,8 +77,8 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 # model states, and one for states and activations together. By hand, with 100 parameters, 4 ranks, and 400 bytes of
 # activations: 1600/400 = 4, and 2000/800 = 2.5. *About 2 lines.*
 #
-# > **Fresh cases.** Grading adds cases: other numbers, other sizes (not always divisible by N), 1 to 8 ranks, and
-# > groups that are only a part of the world, such as ranks 1 and 3. All weights are float32.
+# > **Fresh cases.** Grading adds cases: other numbers and sizes (not always divisible by N), 1 to 8 ranks, and groups
+# > that are only a part of the world. All weights are float32.
 
 
 # %% exercise="week04.n-times"
@@ -115,7 +115,8 @@ check("week04.n-times", zero3_saves, cases=cases)
 # The table leaves out that in the backward a unit's **full gradient** exists next to its full weights.
 #
 # The weights that are gathered together form a **unit** (单元), usually one transformer block. A unit is sent three
-# times: gathered for the forward, gathered for the backward, and reduced as a gradient.
+# times: gathered for the forward, gathered for the backward (unless it stays, like the last one, B), and reduced as a
+# gradient.
 #
 # ## 3 · Notation
 #
@@ -141,13 +142,13 @@ check("week04.n-times", zero3_saves, cases=cases)
 #
 # ## 4 · When to gather and when to free, as data
 #
-# A step is 2L *passes*: units 0 … L−1 forward, then L−1 … 0 backward. First plan just the order.
+# A step is 2L *passes*: units 0 … L−1 forward, then L−1 … 0 backward.
 #
 # **`gather_plan(num_units, prefetch)`** returns a list of strings such as `"gather 3"`, `"forward 3"`, `"backward 3"`
 # and `"free 3"`. A gather string only *starts* the gather, which runs in parallel with what follows; a pass waits
 # until its unit is gathered. At any time only the units of the current pass and of the next `prefetch` passes may be
-# gathered, and at the end none. Keep a unit that one of these passes needs: do not free it and gather it again.
-# *About 11 lines.*
+# gathered, and at the end none. So free other units, in any order, before you gather. Keep a unit that one of these
+# passes needs. *About 11 lines.*
 #
 # The check simulates your plan: it counts the units held, the gathers, and the seconds spent waiting.
 #
@@ -199,6 +200,10 @@ cases = [{"num_units": 3, "prefetch": 0}, {"num_units": 4, "prefetch": 1}]
 check("week04.plan", gather_plan, cases=cases)
 
 # %%
+# The last unit's two passes follow each other, so it is gathered once. With prefetch 2 the one before it stays, too.
+for prefetch in (0, 2):
+    gathers = sum(event.startswith("gather") for event in gather_plan(8, prefetch))
+    print(f"8 units, prefetch {prefetch}: {gathers} gathers")
 # Step through your plan: own slices are light blue, gathered ones dark.
 frames = figures.gather_frames(gather_plan(3, 1), num_ranks=4)
 figures.animate("FSDP gathers, uses and frees each unit", frames)
@@ -222,8 +227,8 @@ def gathered(shard, shape, group):
     return whole[: shape.numel()].view(shape)
 
 
-def mean_slice(gradient, shard, group):
-    """This rank's slice of the mean of all ranks' gradients, as long as `shard`. Calls week 3's, for one tensor."""
+def mean_slice(gradient, group):
+    """This rank's slice of the mean of all ranks' gradients. Calls week 3's, for one tensor."""
     return zero.mean_slice([gradient], group=group)
 
 
@@ -239,8 +244,8 @@ def mean_slice(gradient, shard, group):
 # **`zero3_step(shards, x, gradient, *, group)`** runs forward and backward and returns `(output, slices)`. `gradient`
 # is the gradient of this rank's loss with respect to its output; `slices[u]` is this rank's slice of the mean
 # gradient of weight u, padding included. Gather a unit for its forward, free it, gather it again for its backward,
-# and reduce-scatter its gradient before you continue with the next unit. Handle each unit separately; you may gather
-# the last one only once. Leave the inputs unchanged. *About 13 lines.*
+# and reduce-scatter its gradient before you continue with the next unit. Handle each unit separately. The last may be
+# gathered once or twice. Leave the inputs unchanged. *About 13 lines.*
 #
 # Autograd gets in the way here: `x @ weight` *saves* the weight for its backward, and what autograd saves is not
 # freed. So run the forward without autograd. In the backward, run the layer once more with autograd, and call its
@@ -281,7 +286,7 @@ def zero3_step(shards, x, gradient, *, group):
         leaf = x.detach().requires_grad_()
         weight = gathered(shard, shape, group).requires_grad_()
         torch.tanh(leaf @ weight).backward(gradient)
-        slices.insert(0, mean_slice(weight.grad, shard, group))
+        slices.insert(0, mean_slice(weight.grad, group))
         gradient = leaf.grad
     return output, slices
     ### END SOLUTION
@@ -295,8 +300,8 @@ check("week04.step", zero3_step, cases=[values, memory])
 # %% [markdown]
 # The second case reads the peak memory of your process from the kernel, so it does not help to gather everything and
 # free it at the end. In the forward one full weight exists, 0.8 MB; in the backward also its full gradient, 1.6 MB in
-# total, not counting a padded copy. So **the backward sets the peak**. For 65B parameters in 80 blocks on 64 GPUs, in
-# bf16 with prefetch 1:
+# total, not counting copies and what a loop's variables still hold. So **the backward sets the peak**. For 65B
+# parameters in 80 blocks on 64 GPUs, in bf16 with prefetch 1:
 
 # %%
 unit, held = 2 * 65e9 / 80, costs.zero_state_bytes(65e9, 64, 3)  # bytes of one block in bf16
@@ -311,10 +316,10 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title))
 # %% [markdown]
 # ## 6 · Predict, then measure: three times the model
 #
-# DDP sends 2(N−1)/N · S. ZeRO-3 needs two gathers and a reduce-scatter, **3(N−1)/N · S: 1.5 times DDP**. The peak of
-# the *weights* is one unit and the d units ahead; in the backward a unit's gradient comes on top. **What happens to
-# both if you make the whole model one unit?** Commit to an answer, then run. `most` is the most weights that a rank
-# had gathered at once, without gradients.
+# DDP sends 2(N−1)/N · S. ZeRO-3 needs two gathers and a reduce-scatter, **3(N−1)/N · S: 1.5 times DDP**. (`Zero3`
+# gathers every unit twice, even the last, which your plan keeps.) The peak of the *weights* is one unit and the d units
+# ahead; in the backward a unit's gradient comes on top. **What happens to both if you make the whole model one unit?**
+# Commit to an answer, then run. `most` is the most weights that a rank had gathered at once, without gradients.
 
 
 # %%
@@ -350,16 +355,16 @@ figure, ax = figures.new_axes(7, 2.2)
 figures.show(figure, figures.draw_bars(ax, wraps, title="One unit for the model gathers all weights at once"))
 
 # %% [markdown]
-# The prediction of the bytes is exact. **One unit around the whole model frees nothing when it matters**: it is
-# gathered before the first layer and freed after the last. The loss is right, the slices are small, but the peak is
-# that of ZeRO-2. This is what `FSDP(model)` does without a wrapping policy, and `fully_shard(model)` without a call for
-# each block.
+# The prediction of the bytes is exact. **One unit around the whole model frees nothing when it matters**: each pass
+# gathers it before its first layer and frees it after its last. The loss is right, the slices are small, but the peak
+# is that of ZeRO-2. This is what `FSDP(model)` does without a wrapping policy, and `fully_shard(model)` without a call
+# for each block.
 #
 # ## 7 · A weight that two units share
 #
-# GPT's embedding and its output layer often share one weight. Here is a chain in which layer i uses weight `uses[i]`.
-# It keeps its gathered weights for the backward (`reshard_after_forward=False`). Its output is right. **Where would you
-# look for a bug? Run, and look at both lines.**
+# GPT's embedding and its output layer often share one weight. In the chain below, layer i uses weight `uses[i]`, and
+# gathered weights stay for the backward (`reshard_after_forward=False`). The output is right. **Where would you look
+# for a bug? Run, and look at both lines.**
 
 
 # %%
@@ -373,7 +378,7 @@ class GatherWithABug(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        ctx.shard.grad = mean_slice(gradient, ctx.shard, ctx.group)
+        ctx.shard.grad = mean_slice(gradient, ctx.group)
         return None, None, None
 
 
@@ -417,8 +422,7 @@ for uses in ([0, 1], [0, 1, 0]):
 #
 # **`Gather`** is the class above without the bug: write its two methods. `Gather.apply(shard, shape, group)` returns
 # the full weight of any `shape`, a `torch.Size`. If its size is not divisible by N, the slices end with padding. The
-# step is given and calls your class once for each use. Leave the inputs unchanged. *About 3 lines; one of them was
-# the bug.*
+# step is given and calls your class once for each use. *About 3 lines; one of them was the bug.*
 
 
 # %% exercise="week04.tied"
@@ -462,8 +466,8 @@ check("week04.tied", tied_step, cases=cases)
 # ## 8 · Pay with precision: gather in eight bits
 #
 # Two thirds of the bytes come from gathers. ZeRO++ (qwZ) sends weights as int8 codes (量化), with one scale
-# (缩放因子) per block: a quarter of the bytes of fp32, half of bf16's. Why one scale per block? Otherwise a single
-# large number would set the scale for all.
+# (缩放因子) per block: a quarter of the bytes of fp32, half of bf16's. With one scale for all, a single large number
+# would set it.
 #
 # **By hand:** the shard `[0.5, −1, 0.25, 0]` as one block. The largest is 1, so the scale is 1/127; the codes are 64
 # (63.5, rounded), −127, 32, 0. The message has 4 + 4 bytes. Decoded: 64/127 = 0.504, −1, 0.252, 0. The error is at
@@ -478,8 +482,8 @@ check("week04.tied", tied_step, cases=cases)
 #
 # <details><summary>Hint</summary>
 #
-# Decode your own message as well, so that all ranks agree. `codes.view(torch.uint8)` and `scales.view(torch.uint8)`
-# are bytes, and `torch.cat` can join them.
+# Decode your own message as well, so that all ranks agree. `codes.view(torch.uint8)` and `scales.view(torch.uint8)` are
+# bytes, and `torch.cat` can join them. Clone the scales' bytes before `.view(torch.float32)`, so that they are aligned.
 # </details>
 
 
@@ -512,13 +516,13 @@ check("week04.quantized-gather", quantized_all_gather, cases=cases)
 
 # %% [markdown]
 # ZeRO++ has two more ideas. **hpZ**: after the forward, each *node* keeps a copy of the weights, split over its own
-# ranks (a secondary shard). The backward then gathers only within the node, over the fast link, for 2P/(ranks per
+# ranks (a secondary shard). The backward then gathers only within the node, over the fast link, for S/(ranks per
 # node) bytes of memory. **qgZ**: gradients are sent as **INT4** codes in all-to-alls, in **two hops**: first inside
 # the node, where each rank sums in full precision and rounds again; then between nodes. The package's qgZ is simpler:
 # 8 bits, one hop.
 #
-# For a bf16 model of M bytes, the traffic between nodes is: forward M/2 (qwZ), backward 0 (hpZ), gradients M/4 (qgZ,
-# 4 bits instead of 16). That is **0.75 M instead of 3 M.**
+# For a bf16 model, the traffic between nodes is: forward S/2 (qwZ), backward 0 (hpZ), gradients S/4 (qgZ, 4 bits
+# instead of 16). That is **0.75 S instead of 3 S.**
 #
 # **Predict, then measure**, on four ranks in two nodes, with float32 weights. Without hpZ both gathers use eight bits;
 # with hpZ the backward's gather is exact and stays inside the node. Which bytes cross?
@@ -539,6 +543,7 @@ def plus_step(options, in_nodes):
 
 # %%
 sent = {}
+layers, ranks, numbers, bytes_each = 4, 4, 64 * 64 + 64, 4  # numbers of one layer
 qwz, qgz = {"quantized_weights": True}, {"quantized_gradients": True}
 for name, options, per_node in [
     ("ZeRO-3", {}, None),
@@ -546,10 +551,11 @@ for name, options, per_node in [
     ("qwZ + hpZ", qwz, 2),
     ("qwZ + hpZ + qgZ", qwz | qgz, 2),
 ]:
-    due = 4 * costs.plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=per_node, **options)
-    measured = shardlab.run(plus_step, options, per_node is not None, ranks=4)[0]
-    without_backward = 4 * costs.plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=1, **options)
-    crossing = 2 / 3 * (due if per_node is None else without_backward)  # two of three peers are in the other node
+    due = layers * costs.plus_bytes(ranks, numbers, bytes_each, ranks_per_node=per_node, **options)
+    measured = shardlab.run(plus_step, options, per_node is not None, ranks=ranks)[0]
+    # With one rank per node, the backward's gather sends nothing: what remains is what hpZ sends to all ranks.
+    to_all = layers * costs.plus_bytes(ranks, numbers, bytes_each, ranks_per_node=per_node and 1, **options)
+    crossing = 2 / 3 * to_all  # two of three peers are in the other node
     sent[name] = {"inside a node": measured - crossing, "between nodes": crossing}
     print(f"{name}: predicted {due:,.0f}, sent {measured:,.0f} bytes, {crossing:,.0f} of them to the other node")
 figure, ax = figures.new_axes(7, 3.2)
@@ -562,8 +568,8 @@ figures.show(figure, figures.draw_paired_bars(ax, sent, title="hpZ: more bytes i
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Open `torch/distributed/fsdp/_fully_shard/_fully_shard.py` and `_fsdp_param_group.py` in the same folder (PyTorch
-# 2.13). Three questions:
+# Open `_fully_shard.py` and `_fsdp_param_group.py` in the folder that the next cell prints (PyTorch 2.13). Three
+# questions:
 #
 # 1. `"ranks_of_the_backward"`: `fully_shard(block, mesh=mesh, reshard_after_forward=8)` on a mesh of 64 ranks. How many
 #    ranks take part in a block's all-gather in the **backward**? A number.
@@ -571,6 +577,9 @@ figures.show(figure, figures.draw_paired_bars(ax, sent, title="hpZ: more bytes i
 #    records that order? Its name.
 # 3. `"order"`: in `FSDPParamGroup.post_backward`, when gradients are reduced, in which order are `reshard`,
 #    `foreach_reduce` and `accumulate_unsharded_grad_if_needed` called? A list of three names.
+
+# %%
+print(torch.__path__[0] + "/distributed/fsdp/_fully_shard")
 
 # %% exercise="week04.reading"
 reading_answers = {"ranks_of_the_backward": None, "records": None, "order": None}
@@ -710,8 +719,8 @@ check("week04.most-gathered", most_gathered, cases=cases)
 #
 # **`offload_step(num_parameters, backward_seconds, link, adam)`** returns four numbers for one GPU: the bytes of model
 # states on the GPU and on the host, the bytes that cross the link, and the seconds from the start of the backward until
-# all new weights are back. The lists have one entry per layer, in the order of the backward. `link` is bytes per second
-# in each direction, both at once; `adam` is parameters per second. The backward, each direction and Adam all handle one
+# all new weights are back. The lists have one entry per layer, in the order of the backward. Each direction of the link
+# carries `link` bytes per second; `adam` is parameters per second. The backward, each direction and Adam all handle one
 # layer at a time. *About 8 lines.*
 #
 # **By hand**, two layers of 4 parameters, 1 s of backward each, link 8, adam 4: each copy takes 1 s, each update 1 s.
@@ -827,6 +836,3 @@ with data_parallel.checkpoint.temporary() as folder:
     before = shardlab.run(train_and_save, folder, ranks=4, timeout=60)[0]
     step, after = shardlab.run(load, folder, ranks=2, timeout=60)[0]
 print(f"loaded step {step}; all weights equal: {all(torch.equal(before[name], after[name]) for name in before)}")
-
-# %% [markdown]
-# **An experiment, not graded.** In section 6, try units of 2 and 3 layers. Which unit sets the peak?

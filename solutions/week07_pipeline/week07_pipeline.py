@@ -76,9 +76,9 @@ figures.show(figure, figures.draw_bars(ax, bars, title="A microbatch crosses a s
 #
 # Cut the batch into M microbatches (微批次) and let them follow each other through P equal stages. A *unit* is the work
 # of one microbatch in one stage, forward and backward together. Rank P−1 starts P−1 forwards late and finishes P−1
-# backwards before the step ends. Rank 0 starts and ends with the step, but waits just as long in between. Every other
-# rank waits the same time, partly at the ends and partly in between. This idle time is the bubble (气泡): P−1 units in
-# a step of M + P − 1.
+# backwards before the step ends. Rank 0 starts and ends with the step, but waits P−1 units in between. Every other rank
+# waits the same time, partly at the ends and partly in between. This idle time is the bubble (气泡): P−1 units in a
+# step of M + P − 1.
 #
 # **By hand**, two stages:
 #
@@ -149,8 +149,7 @@ figures.show(figure, figures.draw_timelines(axes, [("GPipe", schedule) for sched
 #   `[["0F0", "0B0"], ["1F0", "1B0"]]` is a whole step of two ranks.
 # - **`W[L_P, I, J]`**: layers are split over the pipeline axis. A rank never sees the layers that it does not hold.
 #
-# There is no loop of sends and receives. You write the order once, and the same value is checked, drawn, simulated and
-# executed.
+# You write the order once, and the same value is checked, drawn, simulated and executed.
 #
 # ## 4 · Cut the model into stages
 #
@@ -187,7 +186,7 @@ figures.show(figure, figures.draw_timelines(axes, [("GPipe", schedule) for sched
 
 # %% exercise="week07.split-stages"
 def split_stages(seconds, num_stages):
-    """Number of layers per stage such that the slowest stage is as fast as possible. seconds: one number per layer."""
+    """Number of layers per stage such that the slowest stage is as fast as possible. seconds: an integer per layer."""
     ### BEGIN SOLUTION
     for limit in range(max(seconds), sum(seconds) + 1):
         sizes, place = [], 0
@@ -426,11 +425,12 @@ for num in (1, 4):
 # ### Bug hunt: `pipeline_step`
 #
 # This step also hard-codes its order. Fix both. **`run_slots(schedule, forward, weights, like, *, group)`** runs this
-# rank's list of *any* schedule, in the order of the list, and returns `{microbatch: loss}`, which is empty except on
-# the rank of the last stage. Your own trainer (week 15) will call it.
+# rank's list of *any* schedule, in the order of the list, and returns `{microbatch: loss}`, losses detached, which is
+# empty except on the rank of the last stage. Your own trainer (week 15) will call it.
 #
 # - `forward(stage, m, x)` returns a stage's output; on the last stage, the loss. On stage 0, `x` is None.
-# - `weights(stage)` lists a stage's weights; `like[m]` has the shape and dtype of microbatch m's activation.
+# - `weights(stage)` lists a stage's weights: pass it to `backward`, which uses it for W.
+# - `like[m]` has the shape and dtype of microbatch m's activation.
 #
 # **`Messages`** names a message by the slot that needs it: after `1F3`, the rank of stage 1 calls `messages.send(y,
 # 2, "F", 3)`, and the rank of stage 2, for `2F3`, calls `messages.receive(2, "F", 3)`. A gradient's kind is always
@@ -457,7 +457,7 @@ import re
 
 
 def parsed(schedule):
-    """Given. Each rank's slots as (stage, letter, microbatch); an overlapped pair (week 13) becomes two."""
+    """Given. Each rank's slots as (stage, letter, microbatch). Week 13's pairs become two slots."""
     return [[(int(s), k, int(m)) for s, k, m in re.findall(r"(\d+)([FBIW])(\d+)", " ".join(row))] for row in schedule]
 
 
@@ -478,7 +478,7 @@ class Messages:
     """Moves tensors between slots. Each message has its own tag; a rank never sends to itself."""
 
     def __init__(self, owner, like, group):
-        self.owner, self.like, self.group = owner, like, group
+        self.owner, self.like, self.group = owner, like, group  # owner: {stage: rank}
         self.here, self.under_way = {}, []  # {(stage, kind, m): tensor} and [(tensor, work) of each send]
 
     def send(self, tensor, stage, kind, m):
@@ -606,25 +606,31 @@ rows = [("1F1B, predicted", measured.schedule), ("1F1B, measured", measured)]
 figures.show(figure, figures.draw_timelines(axes, rows))
 
 # %% [markdown]
+# The rest is messages and wake-up time, a millisecond or two per slot, more on a busy machine. 1F1B loses more to them
+# than GPipe, because its neighbors wait for each other at every microbatch.
+#
 # ## 11 · Read real code
 #
-# `record` runs the installed Megatron-Core: one rank of its 1F1B.
+# `record` runs one rank of the installed Megatron-Core's 1F1B. The next cell prints the lines that start its messages.
 #
-# **`predict_trace(rank, world, pp, microbatches, visit)`** returns a dict; a run decides:
+# **`predict_trace(rank, world, pp, microbatches, visit)`** returns a dict for the global rank `rank`; a run decides:
 #
 # 1. `"ranks"`: global ranks of this rank's pipeline, world/pp apart;
-# 2. `"before"`: how many messages start before its first `backward_step`;
-# 3. `"next"`: which messages start together after the `visit`-th visit to `send_forward_recv_backward`, in order; `[]`
-#    if it has fewer.
+# 2. `"before"`: how many sends and receives it starts before its first `backward_step`;
+# 3. `"next"`: which messages start together next, once the rank has reached `send_forward_recv_backward` for the
+#    `visit`-th time (from 1). Each is `["isend" or "irecv", global rank of the peer]`, the send first; `[]` if the rank
+#    reaches it fewer times.
 #
-# **By hand**, P = 2, M = 2: rank 0 sends two activations and receives a gradient before B0: 3. After rank 1's first
-# visit: `[["isend", 0], ["irecv", 0]]`. *About 11 lines.*
+# **By hand**, four ranks, P = 2, M = 2: ranks 1 and 3 are a pipeline. Rank 1 sends two activations and receives a
+# gradient before B0: 3. Rank 3, visit 1: `[["isend", 1], ["irecv", 1]]`, because the peer's global rank is 1 (its place
+# in the pipeline is 0). *About 11 lines.*
 
 # %%
 from autograder.traces import Pipeline, places, record
 
-for place in places.ONE_F_ONE_B:
-    print(place.path, place.source(), sep="\n")
+print(places.STEADY.path)
+for place, after in places.ONE_F_ONE_B_SOURCE:
+    print(f"{place.file}, {place.function}:", place.source(after=after), sep="\n")
 
 
 # %% exercise="week07.reading"
@@ -677,7 +683,7 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 # %% [markdown]
 # Now write the answer that you would give, in five to eight sentences: the number and why it is not one less; how far
 # *your* measured bubble in section 10 was from the formula, and why; what that many microbatches cost in GPipe and in
-# 1F1B; why you cannot keep raising M; what you would try instead.
+# 1F1B; why you cannot keep raising M; what else in the formula you could change (week 8 has more).
 
 # %% [markdown] manual="week07.interview" points=2
 # ### BEGIN SOLUTION
@@ -754,8 +760,8 @@ figures.show(figure, figures.draw_least_makespan(ax, 4, 8, 2))
 
 # %% [markdown]
 # Two places are taken for three full rounds, 3 · 12 = 36 units. Only then do the last two microbatches enter. The last
-# rank (frames) can work on one of them at a time, 3 units each, so the second one is 3 units behind: 36 + 12 + 3. This
-# makes 51 units instead of 33.
+# rank (its slots are framed) can work on one of them at a time, 3 units each, so the second one is 3 units behind:
+# 36 + 12 + 3. This makes 51 units instead of 33.
 #
 # In general, M = qC + s with 1 ≤ s ≤ C: q full rounds, one last trip, and s − 1 delays, **3·((q+1)P + s − 1)** units.
 # That is `least_makespan` in `shardlab.pipeline_parallel.bounds`. It can be reached.

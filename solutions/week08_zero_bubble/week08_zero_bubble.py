@@ -65,13 +65,12 @@ figures.show(figure, figures.draw_timeline(ax, builders.one_f_one_b(16, 32), nam
 
 # %% [markdown]
 # A third of the machine waits. More microbatches would help, but you cannot always have them: beyond some size, a
-# larger batch no longer helps training. This week you put the same work into a different *order*. That saves no
-# arithmetic.
+# larger batch no longer helps training. This week you put the same work into a different *order*.
 #
 # ## 2 · The picture first
 #
-# Two ranks, four microbatches. The top figure is 1F1B, with each backward drawn as two halves, orange and yellow. The
-# bottom figure is ZB-H1, with the same boxes.
+# Two ranks, four microbatches. Top: 1F1B, with each backward drawn as two halves, orange and yellow. Bottom: ZB-H1,
+# with the same boxes.
 
 # %%
 rows = [("1F1B", builders.one_f_one_b(2, 4)), ("ZB-H1", builders.zb_h1(2, 4))]
@@ -100,7 +99,7 @@ figures.schedule_explorer("zb-h1", run=run_emulated)
 #
 # > **Whose B?** The table in DualPipe's README prints (P−1)(F+B−2W) for ZB1P, whose bubble is ZB-H1's, with B the
 # > *full* backward. The zero-bubble paper prints the same letters for ZB-H2, with B the *input* gradient alone.
-# > Written with I and W, they are clearly two different numbers. Read the legend first.
+# > Written with I and W, they are clearly two different numbers.
 #
 # ### Warm-up: two bubbles
 #
@@ -306,7 +305,7 @@ for is_split in (False, True):
 #
 # This function computes W for M microbatches of one layer, on every replica. The hook imitates DDP's: autograd calls
 # it after it has written a gradient. The loop writes `weight.grad` itself, so nothing calls the hook.
-# (`average_over(group)`, not defined here, makes a hook that all-reduces a gradient and divides.)
+# (`average_over(group)`, not defined here, makes a hook that all-reduces a gradient and divides. You need no hook.)
 #
 # ```python
 # def weight_gradient(weight, inputs, gradients, *, group):
@@ -323,8 +322,8 @@ for is_split in (False, True):
 # code above returns 4 on rank 0 and 12 on rank 1.
 #
 # Fix it: **`weight_gradient(weight, inputs, gradients, *, group)`** sums over the microbatches and returns, on every
-# rank of the group, the mean of these sums over the group. **Average with one all-reduce**, after the last
-# microbatch. *About 5 lines.*
+# rank of the group, the mean of these sums over the group. **Average with one all-reduce**, after the last microbatch.
+# Of `weight`, you need only shape and dtype. *About 5 lines.*
 
 
 # %% exercise="week08.hooks"
@@ -360,9 +359,9 @@ check("week08.hooks", weight_gradient, cases=cases)
 # on rank 1  rank 1  -  F0 I0 F1 I1 W0 W1
 # ```
 #
-# Each try saves a tick. First, rank 0 no longer waits for rank 1's W0 after I0. Second, it no longer waits for W0 in
-# front of I1. Rank 0's own W0 delays nobody: it fills a tick in which rank 0 has to wait. Rank 1's Ws fill the end,
-# where it had nothing left to do.
+# Each try saves a tick. First, rank 1 sends I0's gradient before it does W0. Second, it does W0 after I1, so I1's
+# gradient also leaves a tick earlier. Rank 0's own W0 delays nobody: it fills a tick in which rank 0 has to wait. Rank
+# 1's Ws fill the end, where it had nothing left to do.
 #
 # So before an awaited I, a W is harmful; later it is free. **Why not postpone every W to the end?** Memory: a rank
 # holds a microbatch's activations until its **W**. Allow each rank what 1F1B's rank 0 holds, P microbatches.
@@ -375,7 +374,7 @@ check("week08.hooks", weight_gradient, cases=cases)
 # P−1−r from the warm-up and one more: P−r. That leaves r places. Rank 0 postpones none, rank 1 one, rank 3 three.
 # </details>
 #
-# The paper writes this as a formula (arXiv 2401.10241, section 2; table 2 has its largest value). A microbatch needs
+# The paper gives this memory in bytes (arXiv 2401.10241, section 2; table 2 has its largest value). A microbatch needs
 # `before_input` bytes until its I, and fewer, `before_weight`, from I to W, because I frees what W does not need.
 # **By hand**, two ranks, 5 and 3 bytes: in 1F1B, rank 0 holds 2 · 5 = 10 and rank 1 holds 5. In ZB-H1, rank 1 at tick 3
 # holds microbatch 1, just begun, and the 3 bytes that W0 needs: 5 + 3 = 8. Rank 0 still holds 10.
@@ -398,17 +397,18 @@ sizes = {"num_ranks": 4, "before_input": 34, "before_weight": 16}
 check("week08.held", held_bytes, cases=[sizes | {"rank": rank} for rank in (0, 1, 3)])
 
 # %% [markdown]
-# **The rule follows.** Call an I, with the F before it if one is left, a pair. In its first r pairs, rank r fills its
-# places and does no W. From then on each pair needs a place, so one W, the oldest, comes after each pair. The last r Ws
-# fill the end. Check it on rank 1 of 3, M = 4, which has one forward to warm up and one place for a W:
+# **The rule follows.** Call each I, together with the F before it if one is left, a turn. In its first r turns, rank r
+# fills its places and does no W. From then on each turn needs a place, so one W, the oldest, comes after each turn. The
+# last r Ws fill the end. Check it on rank 1 of 3, M = 4, which has one forward to warm up and one place for a W:
 #
-# `1F0`, then the pairs `1F1 1I0`, `1F2 1I1 1W0`, `1F3 1I2 1W1`, `1I3 1W2`, and `1W3`.
+# `1F0`, then the turns `1F1 1I0`, `1F2 1I1 1W0`, `1F3 1I2 1W1`, `1I3 1W2`, and `1W3`.
 #
 # **By hand**, two ranks and two microbatches: the rule gives the last try again, `0F0 0F1 0I0 0W0 0I1 0W1` and
 # `1F0 1I0 1F1 1I1 1W0 1W1`.
 #
 # **`zb_h1(num_ranks, num_microbatches)`** returns the lists of strings, with letters F, I, W, of a step that takes no
-# longer than this one at F = I = W. M may be smaller than P. *About 12 lines.*
+# longer than this one at F = I = W, and in which no rank holds more than P microbatches from F to W. M may be smaller
+# than P. *About 12 lines.*
 
 
 # %% exercise="week08.zb-h1"
@@ -475,7 +475,7 @@ for name, (schedule, durations) in cases.items():
 
 # %% [markdown]
 # The numbers in parentheses are the simulated ones. The difference is messages and wake-up time, a millisecond or two
-# per slot. It grows with shorter passes and on a busy machine.
+# per slot. It grows with shorter passes (ZBV has twice as many slots) and on a busy machine.
 #
 # **Is it still the same training?** Put a real stage on each of two ranks, and compare a whole backward with one in
 # two halves. Week 7's `run_slots` runs both schedules. The function and the schedules are your own if you have passed
@@ -491,7 +491,7 @@ def gradients(slots, batches):
 
     def forward(stage, m, x):
         y = module(batches[m] if stage == 0 else x)
-        return y.square().mean() if stage == 1 else y
+        return y.square().mean() / len(batches) if stage == 1 else y
 
     pipeline.run_slots(slots, forward, lambda stage: list(module.parameters()), batches, group=dist.group.WORLD)
     return [parameter.grad for parameter in module.parameters()]
@@ -507,24 +507,28 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # %% [markdown]
 # ## 9 · Read real code
 #
-# `record` runs the installed Megatron-Core: one rank of its interleaved
-# schedule.
+# `record` runs one rank of Megatron-Core's interleaved schedule. The next cell prints the lines that count its warm-up
+# and order its chunks; `microbatch_group_size_per_vp_stage` is P.
 #
-# **`predict_trace(rank, pp, chunks, microbatches, visit)`** returns a dict; a run decides:
+# **`predict_trace(rank, pp, chunks, microbatches, visit)`** returns a dict; a run decides. All ranks form one pipeline:
+# `rank` is also the place in it. M is a multiple of P; `visit` counts from 1.
 #
 # 1. `"before"`: how many forwards of chunks the rank runs before its first backward;
 # 2. `"forward"`: `[chunk, microbatch]` of its `visit`-th forward;
 # 3. `"backward"`: the chunk of its `visit`-th backward;
-# 4. `"messages"`: how many messages it starts.
+# 4. `"messages"`: how many sends and receives it starts.
 #
-# **By hand**, P = 2, v = 2, M = 4, rank 0: chunk 0 with microbatches 0 and 1, chunk 1 with both, chunk 0 with 2.
-# Warm-up 2(P−1) + (v−1)P = 4, and one: 5. Messages: 32 less 8. *About 7 lines.*
+# **By hand**, P = 2, v = 2, M = 4, rank 0: chunk 0 with microbatches 0 and 1, chunk 1 with both, chunk 0 with 2. So the
+# fifth forward is `[0, 2]`. It follows a warm-up of 2(P−1) + (v−1)P = 4, so `before` is 5. The first backward is of
+# chunk 1. Messages: 8 forwards and 8 backwards receive and send, 32; less 4 receives and 4 sends at the model's first
+# stage: 24. *About 7 lines.*
 
 # %%
 from autograder.traces import Pipeline, places, record
 
-for place in places.INTERLEAVED:
-    print(place.path, place.source(before=4), sep="\n")
+print(places.FORWARD_CHUNK.path)
+for place, after in places.INTERLEAVED_SOURCE:
+    print(f"{place.file}, {place.function}:", place.source(after=after), sep="\n")
 
 
 # %% exercise="week08.reading"
@@ -559,7 +563,8 @@ print(record(layout, 0, places.INTERLEAVED))
 # once per step.
 #
 # **`one_f_one_b_wins_from(num_ranks, weight_gradient, extra)`** returns the smallest M ≥ P for which a step of 1F1B
-# takes *less* time than one of ZB-H1. (F and I drop out.) *About 2 lines.*
+# takes *less* time than one of ZB-H1. (F and I drop out; no graded tie depends on rounding.) *About 2
+# lines.*
 #
 # **By hand**, two ranks, W = 1, extra = 0.5: ZB-H1 idles F + I − W instead of F + B, with B = I + W − extra. It saves
 # 2W − extra = 1.5 per step and costs 0.5 per microbatch. With M = 3 both take the same time, so the answer is 4.
@@ -586,8 +591,8 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 
 # %% [markdown]
 # Now write the answer you would give, in five to eight sentences: what ZB-H1 saves and how often; your number of
-# microbatches for an `extra` that you find realistic; one number that you measured in section 8; holding memory until
-# W instead of until I; what to watch when gradients are averaged over replicas.
+# microbatches for an `extra` of your choice (such as 5% of I + W); one number that you measured in section 8; holding
+# memory until W instead of until I; what to watch when gradients are averaged over replicas.
 
 # %% [markdown] manual="week08.interview" points=2
 # ### BEGIN SOLUTION
@@ -683,10 +688,11 @@ figures.show(figure, figures.draw_timelines(axes, rows, marks=figures.Marks(trac
 # How should you order the wishes? When must an F wait although its input has arrived? Fill rank 0's places with stage 0
 # alone: what can no longer happen?
 #
-# <details><summary>Hint: the first wish</summary>
+# <details><summary>Hint: the first wish and the last ones</summary>
 #
 # The F on the way up. No activation of a microbatch is freed before it has reached the last stage. An F on the way
-# down needs two free places, so that one is left for the way up. W comes last.
+# down needs two free places, so that one is left for the way up. W comes last, right after the I on the way down, for
+# which the fewest passes wait.
 # </details>
 
 

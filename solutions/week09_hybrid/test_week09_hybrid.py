@@ -13,8 +13,7 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory.states import parameters_on_stage, zero_state_bytes
 from shardlab.costs.models.zoo import ZOO
-from shardlab.mesh import MEGATRON_ORDER, Mesh
-from shardlab.mesh.axes import DENSE
+from shardlab.mesh import MEGATRON_ORDER, Mesh, create_process_groups
 from shardlab.mesh.nodes import link_bytes_per_second
 
 from autograder.authoring import notebooks
@@ -64,7 +63,8 @@ def test_what_the_reading_questions_ask_is_so():
     assert READING["default_order"] == order == MEGATRON_ORDER
     source = inspect.getsource(layers.param_is_not_tensor_parallel_duplicate)
     assert f"tp_group.rank() == {READING['counts']}" in source
-    assert READING["order"] == list(DENSE)
+    assert READING["order"] == [name for name, _ in reversed(Mesh().dense.axes)]
+    assert "reversed(mesh.dense.axes)" in inspect.getsource(create_process_groups)
 
 
 def test_gradients_over_the_wrong_group_are_named_by_their_place(judged):

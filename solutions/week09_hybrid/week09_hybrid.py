@@ -49,6 +49,7 @@ from shardlab.mesh import Mesh, create_process_groups, link_bytes_per_second, po
 from autograder import check
 
 dist, mse_loss = torch.distributed, torch.nn.functional.mse_loss
+small = {"tp": 2, "dp": 2, "pp": 2}  # the sizes of a mesh that the checks use
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -87,13 +88,12 @@ figures.show(figure, figures.draw_groups(ax, Mesh(tp=2, dp=2, pp=2), 5, ranks_pe
 # With three axes, rank 5 is in three groups of two, and it never talks to ranks 0, 2, 3 or 6.
 #
 # **Notation.** A mesh axis is written as an index: `A[I, J_tp]` has its columns split over tp, `B[J_tp, K]` its rows.
-# `Y[I, K]{U_tp}` is a partial sum that is still to be summed over tp; `g{U_dp}` is a gradient still to be averaged
-# over dp.
+# `{U_tp}` marks values that are still to be reduced over tp, such as the partial sums `Y[I, K]{U_tp}`.
 #
 # ## 3 · A rank is a number with digits
 #
 # In decimal, 37 is 7 ones and 3 tens. With sizes tp 8, dp 2, pp 4 it is 5 ones, 0 eights and 2 sixteens: tp 5, dp 0,
-# pp 2. The first axis changes fastest, so its ranks are neighbors. Megatron's order is tp, cp, ep, dp, pp.
+# pp 2. The first axis changes fastest, so its ranks are neighbors.
 #
 # ### Warm-up: coordinates
 #
@@ -116,7 +116,6 @@ def coordinates(rank, sizes):
 
 
 # %% check="week09.coordinates" points=1
-small = {"tp": 2, "dp": 2, "pp": 2}
 meshes = [(5, small), (37, {"tp": 8, "dp": 8}), (44, {"pp": 2, "cp": 3, "tp": 4, "dp": 2})]
 check("week09.coordinates", coordinates, cases=[{"rank": rank, "sizes": sizes} for rank, sizes in meshes])
 
@@ -269,9 +268,9 @@ check("week09.same-order", sum_on_each_axis, cases=cases)
 # gradients, 200.
 #
 # **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; the bytes that each rank
-# sends in one; the bytes on tp in the forward of a microbatch; to the next stage per microbatch; and on dp per step,
-# for `parameters` on this rank. An axis of size 1 sends nothing, so its number is 0. The payload is the size of the
-# activation, even if tp is 1. *About 5 lines.*
+# sends in one; the bytes that it sends on tp in the forward of a microbatch through one stage; to the next stage per
+# microbatch; and on dp per step, for `parameters` on this rank. On an axis of size 1, nothing is sent: 0. Only the
+# payload is never 0. *About 5 lines.*
 
 
 # %% exercise="week09.axis-bytes"
@@ -286,10 +285,17 @@ def axis_bytes(layers, hidden, sequence, microbatch, parameters, tp, pp, dp):
 
 
 # %% check="week09.axis-bytes" points=2
-sizes = {"layers": 96, "hidden": 12288, "sequence": 2048, "microbatch": 1, "parameters": 5_436_297_216}
+large = {"layers": 96, "hidden": 12288, "sequence": 2048, "microbatch": 1, "parameters": 5_436_297_216}
 one_stage = {"layers": 12, "hidden": 768, "sequence": 1024, "microbatch": 4, "parameters": 124_000_000}
-cases = [sizes | {"tp": 8, "pp": 4, "dp": 32}, one_stage | {"tp": 1, "pp": 1, "dp": 4}]
+cases = [large | {"tp": 8, "pp": 4, "dp": 32}, one_stage | {"tp": 1, "pp": 1, "dp": 4}]
 check("week09.axis-bytes", axis_bytes, cases=cases)
+
+# %%
+sizes = {name: getattr(gpt3, name) for name in ("layers", "hidden", "sequence")}
+sizes |= {"microbatch": 1, "parameters": 5_436_297_216}  # of a rank in a middle stage
+names = ("payload", "sent in one", "tp in a forward, and again in its backward", "to the next stage", "dp in a step")
+for name, num_bytes in zip(names, axis_bytes(**sizes, tp=8, pp=4, dp=32), strict=True):
+    print(f"{name}: {num_bytes / 1e6:,.1f} MB")
 
 # %% [markdown]
 # Now take 64 GPUs: TP 8, PP 4, DP 2, on nodes of eight H100s. NVLink carries 450 GB/s each way inside a node; between
@@ -309,9 +315,6 @@ def bill(mesh, num_microbatches=8):
     return sent
 
 
-names = ("payload", "sent in one", "tp in a forward, and again in its backward", "to the next stage", "dp in a step")
-for name, num_bytes in zip(names, axis_bytes(**sizes, tp=8, pp=4, dp=32), strict=True):
-    print(f"DP 32, {name}: {num_bytes / 1e6:,.1f} MB")
 for order in ("tp-dp-pp", "dp-pp-tp"):
     print(f"order {order}, the groups of rank 37")
     sent = bill(Mesh(tp=8, pp=4, dp=2, order=order))
@@ -342,18 +345,21 @@ def where(rank=21, order="tp-dp-pp"):
 # %% [markdown]
 # ## 7 · A step over three axes
 #
-# Each stage of the pipeline is `y = relu(x @ A) @ B`. A rank holds `A[H, F_tp]` (`columns`) and `B[F_tp, H]` (`rows`)
-# of its stage. `inputs` and `targets` are its replica's part of the batch: m = `num_microbatches` microbatches of equal
-# size, one after the other.
+# Each stage of the pipeline is `y = relu(x @ A) @ B`; y has the shape and dtype of x. A rank holds `A[H, F_tp]`
+# (`columns`) and `B[F_tp, H]` (`rows`) of its stage. `inputs` and `targets` are its replica's part of the batch: m =
+# `num_microbatches` microbatches of equal size, one after the other.
 #
-# **`hybrid_step(columns, rows, inputs, targets, num_microbatches, *, tp_group, pp_group, dp_group)`** returns the loss,
-# which is `mse_loss` of this part in the last stage and None in the others, and then the gradients of `columns` and
-# `rows`. The gradients must equal those that one process gets from the mean loss over the whole batch. Combine week 7's
-# messages in GPipe's order (all forwards, then all backwards), week 5's operators `copy_to_tp` (f) and `reduce_from_tp`
-# (g), and week 2's mean. Send no more than this: on tp, one all-reduce in each forward and one in each backward (stage
-# 0 needs none in the backward); on pp, an activation and its gradient for each microbatch; on dp, the gradients once,
-# after the last microbatch. No stage may wait for a gradient before it has sent its second activation. *About 20
-# lines.*
+# **`hybrid_step(columns, rows, inputs, targets, num_microbatches, *, tp_group, pp_group, dp_group)`** returns the loss
+# and the gradients of `columns` and `rows`. In the last stage, the loss is `mse_loss` of this replica's part, a number
+# or a tensor, not averaged over dp; in the others it is None. The gradients must equal those that one process gets from
+# the mean loss over the whole batch. Combine week 7's messages in GPipe's order (all forwards, then all backwards),
+# week 5's operators `copy_to_tp` (f) and `reduce_from_tp` (g), and week 2's mean. Send no more than this:
+#
+# - on tp, one all-reduce in each forward and one in each backward (stage 0 needs none in the backward);
+# - on pp, an activation and its gradient for each microbatch;
+# - on dp, each gradient once, after the last microbatch.
+#
+# No stage may wait for a gradient before it has sent its second activation. *About 20 lines.*
 #
 # **By hand**, two stages, two microbatches. On tp: x = `[1]`, rank 0 has the column `[2]` and the row `[1]`, rank 1
 # `[3]` and `[1]`; their partial outputs are 2 and 3, and y = `[5]` on both. On pp, in the slots of week 7:
@@ -381,7 +387,7 @@ def where(rank=21, order="tp-dp-pp"):
 # </details>
 
 # %%
-from mine.tensor_parallel import copy_to_tp, reduce_from_tp  # your f and g of week 5
+from mine.tensor_parallel import copy_to_tp, reduce_from_tp  # your f and g of week 5; the course's until you solve it
 
 
 # %% exercise="week09.hybrid-step"
@@ -495,10 +501,10 @@ print("one process:", torch.tensor([3.0, 0, 3, 0, 0, 4]).norm().item())
 # It counts the LayerNorm on both ranks; with tp 8 it would count it eight times. The larger tp is, the more it clips,
 # so two runs that should agree do not.
 #
-# **`whole_norm(gradients, is_split, *, tp_group, pp_group)`** returns the norm, on every rank. `is_split[i]` is True
-# if tensor-parallel ranks hold different parts of gradient i, and False if they all hold the same gradient. Stages
-# hold different layers; replicas have equal gradients at this point. Square in float32, and send numbers, not
-# gradients. *About 7 lines.*
+# **`whole_norm(gradients, is_split, *, tp_group, pp_group)`** returns the norm, a number or a tensor, on every rank.
+# `is_split[i]` is True if tensor-parallel ranks hold different parts of gradient i, and False if they all hold the same
+# gradient. Stages hold different layers; replicas have equal gradients at this point. Square in float32, and send
+# numbers, not gradients. *About 7 lines.*
 
 
 # %% exercise="week09.whole-norm"
@@ -528,10 +534,10 @@ check("week09.whole-norm", whole_norm, cases=cases)
 # and `megatron/core/tensor_parallel/layers.py`.
 #
 # 1. `"default_order"`: which `order` does Megatron's `initialize_model_parallel` use by default? A string.
-# 2. `"counts"`: the norm counts a parameter that is not split on one tensor-parallel rank only. Which one, according
+# 2. `"counts"`: if tensor-parallel ranks hold copies of a parameter, the norm counts one copy. Which rank's, according
 #    to `param_is_not_tensor_parallel_duplicate`? A number.
-# 3. `"order"`: `create_process_groups` asks torch's DeviceMesh for the group of each single axis, with
-#    `device_mesh.get_group(name)`. In which order? A list of four names.
+# 3. `"order"`: in which order does `create_process_groups` pass the axes of a `Mesh` in the default order to torch's
+#    `init_device_mesh`, as `mesh_dim_names`? A list of four names.
 #
 # And for yourself:
 #
@@ -547,7 +553,7 @@ reading_answers = {"default_order": None, "counts": None, "order": None}
 ### BEGIN SOLUTION
 reading_answers["default_order"] = "tp-cp-ep-dp-pp"
 reading_answers["counts"] = 0
-reading_answers["order"] = ["tp", "cp", "dp", "pp"]
+reading_answers["order"] = ["pp", "dp", "cp", "tp"]
 ### END SOLUTION
 
 # %% check="week09.reading" points=1
@@ -657,8 +663,8 @@ check("week09.rank-37", groups_of_rank_37)
 #
 # | axis | bytes sent | collectives |
 # |---|---|---|
-# | inside the node | 2(L−1)/L · S | one all-gather, one reduce-scatter |
-# | across nodes | 2(M−1)/M · S/L | one all-reduce of a shard |
+# | inside the node | 2(L−1)/L · S | one `all_gather_single`, one `reduce_scatter_single` |
+# | across nodes | 2(M−1)/M · S/L | one `all_reduce` of a shard |
 #
 # The check counts the bytes that actually cross the wire.
 

@@ -93,8 +93,10 @@ def test_what_the_reading_questions_ask_is_so():
     megatron = pytest.importorskip("megatron.core.parallel_state")
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
 
-    order = inspect.signature(megatron.initialize_model_parallel).parameters["order"].default
-    assert order.split("-") == READING["order"]
+    source = inspect.getsource(megatron.initialize_model_parallel)
+    assert "model_size = tensor_model_parallel_size * pipeline_model_parallel_size * context_parallel_size\n" in source
+    assert "data_parallel_size: int = world_size // model_size\n" in source
+    assert READING["replicas"] == 64 // (4 * 2 * 2)
     fields = [field.name for field in dataclasses.fields(DistributedDataParallelConfig)]
     assert [name for name in fields if re.match("grad.*fp32", name)] == [READING["fp32_gradients"]]
     assert f"max({READING['smallest_bucket']}, 1000000 * " in inspect.getsource(DistributedDataParallel.__init__)

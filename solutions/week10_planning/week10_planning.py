@@ -71,9 +71,8 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, **limit))
 
 # %% [markdown]
 # In a label, b1 means one sequence per microbatch. *Usable* is what the driver, NCCL's buffers and fragmentation
-# leave on a GPU, about 92% here. One of the four layouts fits. **Which would you have tried
-# first?** There are thousands more, with other axes, microbatches, chunks, recomputation
-# (重计算), ZeRO stages. A planner tries them all on paper.
+# leave on a GPU, about 92% here. One of the four layouts fits. **Which would you have tried first?** There are
+# thousands more, with other axes, microbatches, chunks, recomputation (重计算). A planner tries them all on paper.
 #
 # ### Warm-up: does it fit?
 #
@@ -117,8 +116,8 @@ check("week10.fits", bytes_left)
 # The plan is the cheapest layout that fits.
 #
 # **Notation.** A layout is `(tp, pp, dp, b)`: the sizes of the tensor, pipeline and data axes, and the sequences per
-# microbatch (微批次). A step has B sequences, so it has m = B / (dp·b) microbatches. `W[L_P, I, J_T]` has its layers
-# split over P and its columns over T.
+# microbatch (微批次). A step has B sequences (`sequences`), so m = B / (dp·b) microbatches. A sequence has s tokens; h
+# is the hidden size.
 #
 # ## 3 · Enumerate (枚举)
 #
@@ -163,7 +162,7 @@ check("week10.layouts", layouts)
 #   the warm-up, plus activations (激活). The rank has layers/pp layers, and in 1F1B keeps activations for min(pp, m)
 #   microbatches. With sequence parallelism and fused attention, a GPT layer keeps 34·s·b·h/tp bytes (arXiv
 #   2205.05198, table 2, without the scores). *About 5 lines.*
-# - **`fitting(layouts, model, sequences, limit_bytes)`** returns the layouts that fit, in the given order. *1 line.*
+# - **`fitting(candidates, model, sequences, limit_bytes)`** returns the layouts that fit, in the given order. *1 line.*
 #
 # **By hand:** a billion parameters, 4 layers, hidden 1,000, sequences of 1,000; the layout (2, 2, 2, 1) and 4
 # sequences per step. States: 3 GB, as above. m = 4 / (2·1) = 2 microbatches. A stage has 2 layers and keeps
@@ -181,10 +180,10 @@ def rank_bytes(model, layout, sequences):
     ### END SOLUTION
 
 
-def fitting(layouts, model, sequences, limit_bytes):
+def fitting(candidates, model, sequences, limit_bytes):
     """Returns the layouts whose ranks need no more than limit_bytes."""
     ### BEGIN SOLUTION
-    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes]
+    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes]
     ### END SOLUTION
 
 
@@ -198,16 +197,16 @@ check("week10.fitting", rank_bytes, fitting)
 # `"network"`, its own network card. `"per_server"` GPUs share NVLink.
 #
 # - **`step_seconds(model, layout, sequences, gpu)`** returns the seconds of a step. One microbatch on one stage takes
-#   work + tensor. Work is 6 FLOPs per token for each parameter on the rank. Tensor is four all-reduces of 2·b·s·h
-#   bytes over NVLink in each of its layers/pp layers; a ring sends 2(tp−1)/tp of these bytes. There are m + pp − 1
-#   such slots. At the end, the rank sends (dp−1)/dp of 6 bytes for each of its parameters (gradients 4, weights 2) to
-#   its data-parallel group, whose ranks are tp apart. If tp · dp GPUs fit into a server, this goes over NVLink. If
-#   not, as in week 5, it uses the network cards of the per_server/tp group members on each server, but is no faster
-#   than NVLink. *About 10 lines.*
-# - **`ranked(layouts, model, sequences, gpu)`** returns the layouts, fastest first. *1 line.*
+#   `work` + `tensor`. `work` is the time for 6 FLOPs per token and parameter on the rank. `tensor`: a stage has
+#   layers/pp layers, each with four all-reduces of 2·b·s·h bytes, of which a ring sends 2(tp−1)/tp over NVLink. There
+#   are m + pp − 1 such slots. At the end, the rank sends (dp−1)/dp of 6 bytes for each of its parameters (gradients 4,
+#   weights 2) to its data-parallel group, whose ranks are tp apart. If tp · dp GPUs fit into a server, this goes over
+#   NVLink. If not, as in week 5, it uses the network cards of the per_server/tp group members on each server, but is no
+#   faster than NVLink. *About 10 lines.*
+# - **`ranked(candidates, model, sequences, gpu)`** returns the layouts, fastest first. *1 line.*
 #
 # **By hand**, the same model and layout on slow GPUs: 10¹² FLOP/s, 10⁹ bytes per second over NVLink, 10⁸ through a
-# card, two GPUs per server. Work takes 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes
+# card, two GPUs per server. `work` is 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes
 # sends 2 · 1/2 of them in 2 ms; four in each of 2 layers take 16 ms. So a slot takes 1.516 s, and 2 + 2 − 1 = 3 slots
 # take 4.548 s. At the end, the rank sends 1/2 · 6 · 0.25·10⁹ bytes. tp · dp = 4 GPUs are two servers, each with one
 # data-parallel rank and its card, so this takes 7.5 s. The total is 12.048 s.
@@ -229,10 +228,10 @@ def step_seconds(model, layout, sequences, gpu):
     ### END SOLUTION
 
 
-def ranked(layouts, model, sequences, gpu):
+def ranked(candidates, model, sequences, gpu):
     """Returns the layouts, fastest first."""
     ### BEGIN SOLUTION
-    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu))
+    return sorted(candidates, key=lambda layout: step_seconds(model, layout, sequences, gpu))
     ### END SOLUTION
 
 
@@ -256,7 +255,7 @@ for layout in ranked(fit, mine, 2048, reached)[:4]:
     print(f"  tp, pp, dp, b = {layout}: {seconds:.1f} s, {held:.0f} GiB")
 
 # %% [markdown]
-# Few fit, and your planner prefers many stages, because it does not charge for messages between stages.
+# Few fit, and your planner prefers many stages: it does not charge for messages between them.
 #
 # ## 6 · The planner of the course
 #
@@ -276,7 +275,7 @@ print("layers of Llama-3 405B on 16 stages:", best_stages(find_model("llama3-405
 
 # %% [markdown]
 # Do not trust a plan without reasons. A **neighbor** (邻居) doubles or halves one size on the same GPUs with the same
-# batch. (Virtual: chunks per rank.) **How many lose on time, and how many on memory?**
+# batch. (Virtual: chunks per rank.) **How many do not fit, and how many of these would be faster?**
 
 # %%
 for one in neighbours.neighbours(trillion, h100, best):
@@ -297,7 +296,7 @@ steps = {layout_text(one.layout): one.step for one in top}
 figures.show(figure, figures.draw_step(ax, steps, title="Most of a good plan's step is work"))
 
 # %% [markdown]
-# Now change the layout yourself. Try to beat the planner for a 70B model.
+# Now try to beat the planner for a 70B model.
 
 # %% tags=["interactive"]
 figures.plan_explorer("llama3-70b", "h100", sequences=1024)
@@ -305,8 +304,8 @@ figures.plan_explorer("llama3-70b", "h100", sequences=1024)
 # %% [markdown]
 # ## 7 · Rules of thumb are claims
 #
-# *"TP up to 8, PP across machines, DP last"* (the remaining GPUs), tutorials say. A planner compares the
-# best plan that keeps a rule with the best one that breaks it. The second loop asks how sure we are.
+# *"TP up to 8, PP across machines, DP last"*, tutorials say. A planner compares the best plan that keeps a rule with the
+# best one that breaks it. The second loop asks how sure we are.
 
 # %%
 for name, num_gpus, sequences in [("llama2-7b", 64, 1024), ("gpt3-175b", 1024, 1536), ("llama3-405b", 16384, 2048)]:
@@ -326,8 +325,8 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 
 # %% [markdown]
 # A small model needs no pipeline, so the second rule fails there, as it should. The first rule holds in all three
-# cases, but for 405B only by a few percent, less than the error of our time model: call it a tie. **And do not believe
-# it yet.** There are two suspects.
+# cases, but for 405B only by a few percent, less than the error of our time model: call it a tie. (With half
+# the network, the same plan wins.) **Do not believe the rule yet.** There are two suspects.
 #
 # *The time model.* It assumes that the eight network cards of a server carry eight rings of one group (week 5). 2 × 8
 # H100s have been measured at 330 to 430 GB/s ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), but also at
@@ -340,15 +339,17 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 #
 # ## 8 · A calculator with real errors
 #
-# Before you trust a planner, test its formulas. **Five of these six lines are wrong**, one of them in two ways. All of
-# these mistakes have been in public code or lecture notes:
+# Before you trust a planner, test its formulas. **Five of these six lines are wrong**, one of them in two ways.
+#
+# <details><summary>Where they have been found, in public code and notes (hunt first)</summary>
 #
 # - attention FLOPs that count the masked half; a symptom is utilization above 100% (NVIDIA/Megatron-LM issue 831;
 #   AI-Hypercomputer/maxtext issue 1972, fixed by pull request 1988);
 # - keys and values as wide as queries, although heads share them (jax-ml/scaling-book pull request 41);
 # - 2 bytes per gradient, although the summed gradients have 4 (DeepSpeed issue 2352 asks for the 4);
-# - and, in many spreadsheets: attention scores, which fused attention never keeps; an all-reduce counted once; a
-#   vocabulary matrix that is used twice and counted once.
+# - and, in many spreadsheets: attention scores, which fused attention never keeps; an all-reduce counted as its
+#   payload; a vocabulary matrix that is used twice and counted once.
+# </details>
 
 
 # %%
@@ -422,10 +423,9 @@ figure, ax = figures.new_axes(8.5, 3.4)
 figures.show(figure, figures.draw_against_published(ax, points, what="Memory", unit="GiB"))
 
 # %% [markdown]
-# Report the misses; do not hide them. What do the worst ones have in common: many servers and little work per GPU,
-# experts in fp8? Errors that all layouts share cancel, but two plans that differ by less than the error above are a
-# tie: measure both. (Our constants were fitted on these same runs; `python -m shardlab.costs.validation` leaves out
-# each family in turn.)
+# What do the worst misses have in common: many servers and little work per GPU, experts in fp8? Errors that all layouts
+# share cancel, but plans that differ by less than the error above are a tie: measure both. (Our constants were
+# fitted on these same runs; `python -m shardlab.costs.validation` leaves out each family in turn.)
 #
 # ## 10 · Real runs, and why they chose their layouts
 #
@@ -442,7 +442,7 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Memory", u
 
 # %%
 llama = next(run for run in runs if run.id == "LLAMA3-405B-16384-cp1")
-own = {
+own = {  # their batches and numbers of GPUs, rounded
     "olmo-7b": ("a100-40", 2048, Layout(dp=256, microbatch=2, num_microbatches=4, zero=3)),
     "yi-34b": ("a100", 1024, Layout(tp=8, pp=4, dp=8, num_microbatches=128, zero=1, sequence_parallel=True)),
     "gemma2-9b": ("h100", 1024, Layout(tp=4, dp=1024, zero=3, sequence_parallel=True)),
@@ -462,7 +462,7 @@ print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 # %% [markdown]
 # Where their layout exceeds a GPU's memory, look for something that we did not count: DeepSeek-V3 trains in fp8, keeps
 # moments in bf16 and recomputes norms. Where ours is "faster", suspect our model first: theirs had to work on a real
-# network, with failures. The batch and the number of GPUs are rounded here.
+# network, with failures. Where ours is slower, theirs does not fit, or we did not try it (ZeRO-2 with a pipeline).
 #
 # **Which framework (框架) for which plan?**
 #
@@ -483,15 +483,15 @@ print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 # Open `megatron/core/parallel_state.py` and `megatron/core/distributed/` of your installed `megatron-core`, or of
 # NVIDIA/Megatron-LM. Three questions:
 #
-# 1. `"order"`: in which order does `initialize_model_parallel` number ranks by default, fastest axis first? A list.
+# 1. `"replicas"`: `data_parallel_size` in `initialize_model_parallel`, for 64 ranks, tp 4, pp 2, cp 2, ep 4. A number.
 # 2. `"fp32_gradients"`: which field of `DistributedDataParallelConfig` turns 2 bytes per gradient into 4? A name.
 # 3. `"smallest_bucket"`: with `bucket_size=None`, what is the smallest bucket size, in parameters, that
 #    `DistributedDataParallel` ever sets? A number.
 
 # %% exercise="week10.reading"
-reading_answers = {"order": None, "fp32_gradients": None, "smallest_bucket": None}
+reading_answers = {"replicas": None, "fp32_gradients": None, "smallest_bucket": None}
 ### BEGIN SOLUTION
-reading_answers["order"] = ["tp", "cp", "ep", "dp", "pp"]
+reading_answers["replicas"] = 64 // (4 * 2 * 2)  # experts need no additional ranks
 reading_answers["fp32_gradients"] = "grad_reduce_in_fp32"
 reading_answers["smallest_bucket"] = 40_000_000  # max(40000000, 1000000 * dp)
 ### END SOLUTION
@@ -565,10 +565,9 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 # Neither yet: the time model's error is larger. Take the simpler or smaller one, or measure both.
 # </details>
 #
-# <details><summary>Why is "does not fit" the most common reason in the list of neighbors?</summary>
+# <details><summary>Why does no neighbor that would be faster fit?</summary>
 #
-# Less splitting means fewer messages and larger matrix products, so the layouts that would be faster are those that
-# need more memory.
+# If it fit, it would be the plan. Less splitting means fewer messages and larger matrix products, but more memory.
 # </details>
 #
 # ## 14 · Take away
@@ -671,8 +670,8 @@ import highspy
 
 def shardings(node_costs, edges):
     """Returns one way per operator, so that nodes and edges together cost the least."""
-    model = highspy.Highs()
-    model.silent()
+    model = highspy.Highs()  # prints its version
+    model.silent()  # but not its progress
     ### BEGIN SOLUTION
     priced = lambda costs, xs: sum(cost * x for cost, x in zip(costs, xs, strict=True))  # noqa: E731
     picked = [[model.addBinary() for _ in costs] for costs in node_costs]
@@ -697,7 +696,8 @@ check("week10.intra", shardings)
 # %% [markdown]
 # ### Numbers from guides
 #
-# **`reproduce(source, n)`** returns a list of numbers that a source prints, from sizes in `n`. Each source is a fifth.
+# **`reproduce(source, n)`** returns a list of numbers that a source prints. The docstring lists the keys of `n`. Each
+# source is a fifth.
 #
 # - `"accelerate"`: the log in its
 #   [Megatron-LM guide](https://huggingface.co/docs/accelerate/usage_guides/megatron_lm) has GPT-2 large on tp 2, pp 2:
@@ -707,16 +707,25 @@ check("week10.intra", shardings)
 #   `seconds`. MT-NLG 530B reports 126, 121 and 113 TFLOP/s (2201.11990, section 2.4).
 # - `"alpa-ray"`:
 #   [at 175B](https://www.anyscale.com/blog/training-175b-parameter-language-models-at-1000-gpu-scale-with-alpa-and-ray),
-#   179 TFLOP/s are 57.5% of an A100. This share, and the MFU if a quarter is recomputation.
-# - `"colossalai"`: on q³ ranks, the bandwidth terms of its
-#   [1D and 3D tensor parallelism](https://colossalai.org/docs/features/3D_tensor_parallel/).
-# - `"megatron-bridge"`: the data-parallel size, by its
-#   [parallelisms guide](https://docs.nvidia.com/nemo/megatron-bridge/latest/parallelisms.html).
+#   179 TFLOP/s count as 57.5% of an A100. This share, and the MFU if a quarter of the FLOPs is recomputation.
+# - `"colossalai"`: the bandwidth terms of
+#   [1D and 3D tensor parallelism](https://colossalai.org/docs/features/3D_tensor_parallel/) on P = q³ ranks, 2(P−1)/P
+#   and 6(q−1)/q³.
+# - `"megatron-bridge"`: the data-parallel size, world/(tp·pp·cp)
+#   ([guide](https://docs.nvidia.com/nemo/megatron-bridge/latest/parallelisms.html)).
 
 
 # %% exercise="week10.sources"
 def reproduce(source, n):
-    """Returns the numbers that a source prints, from its sizes."""
+    """Returns the numbers that a source prints, from its sizes.
+
+    The keys of n, by source:
+        accelerate: layers, hidden, positions, vocab (already padded), tp, pp
+        mt-nlg: layers, hidden, sequence, vocab, sequences (per step), gpus, seconds
+        alpa-ray: hardware (FLOP/s that a GPU executes), peak (FLOP/s)
+        colossalai: q
+        megatron-bridge: world, tp, pp, cp
+    """
     ### BEGIN SOLUTION
     if source == "accelerate":
         h, tp = n["hidden"], n["tp"]

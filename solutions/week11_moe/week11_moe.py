@@ -133,13 +133,13 @@ draw_map(k=2, factor=1.0, bias_steps=50)
 # %% [markdown]
 # Each rank keeps two rows per expert from its own 16 tokens. A load that is even over 64 need not be even over 16.
 #
-# Now move the sliders. A token may use `nodes` of four nodes with four adjacent experts each (week 12). **Which slider
-# improves the balance most, and which does not affect it?**
+# Now move the sliders. Four adjacent experts share a server (a *node*); a token may use `nodes` of the four nodes (week
+# 12). **Which slider improves the balance most, and which does not affect it?**
 
 
 # %% tags=["interactive"]
 @figures.interact(k=(1, 4), capacity=["none", 1.0, 1.25, 2.0], bias_steps=(0, 50, 10), nodes=(1, 4))
-def touch(k=2, capacity="none", bias_steps=0, nodes=2):
+def touch(k=2, capacity="none", bias_steps=0, nodes=4):
     draw_map(k, None if capacity == "none" else capacity, bias_steps, nodes)
 
 
@@ -170,12 +170,12 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 # ### Warm-up: the bill
 #
 # **`expert_bill(tokens, experts, k, factor)`** returns three numbers: the rows that an expert takes at this factor,
-# rounded up; the fraction of choices that a uniform router loses at factor **1**; and the fraction lost at this
-# factor when all tokens choose the same k experts. *About 3 lines.*
+# rounded up; the fraction of choices that a uniform router loses at factor **1**, not `factor`; and the fraction lost
+# at this factor when all tokens choose the same k experts. *About 3 lines.*
 #
 # > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other sizes, scores and routers,
-# > loads that are nearly even and loads that are not, no tokens at all, one to four ranks, groups that are only part
-# > of the world.
+# > loads that are nearly even and loads that are not, a layer without tokens, one to four ranks, groups that are only
+# > part of the world.
 
 
 # %% exercise="week11.bill"
@@ -245,9 +245,9 @@ for experts, k in ((64, 6), (256, 8)):
 # Zero: the weight is always 1. Switch Transformers, with k = 1, uses the softmax itself.
 # </details>
 #
-# **`choose(logits, bias, k, score, renormalise)`** returns each token's k experts, int64, and their weights. Scores
-# and weights are fp32 even for bf16 logits, because small differences decide. `score` is a function of `[T, E]`
-# logits. *About 5 lines.* Do not change `router_step`.
+# **`choose(logits, bias, k, score, renormalise)`** returns each token's k experts, int64, and their weights. Convert
+# logits to fp32 first, because small differences decide; weights stay fp32. `score` is a function of `[T, E]` logits.
+# *About 5 lines.* Do not change `router_step`.
 
 
 # %% exercise="week11.router"
@@ -288,24 +288,27 @@ check("week11.router", router_step, cases=cases)
 # | expert | 1 | 0 | 2 | 1 | 1 | 2 |
 #
 # A stable sort by expert gives choices `[1 | 0 3 4 | 2 5]`, from tokens `[0 | 0 1 2 | 1 2]`. These are the **rows**
-# (行). Expert 1 has three of them and does one matrix product with three rows. With a capacity of two, it drops
-# choice 4, the last one in the queue, or, *by score*, the one of the three with the smallest weight.
+# (行). Expert 1 has three of them, in one matrix product. With a capacity of two, it drops choice 4, the last one in
+# the queue, or, *by score*, the one of the three with the smallest weight.
 #
 # Sorting is called **permute** (重排), and adding the weighted rows back to their tokens **unpermute**. Let "expert" e
 # multiply by e + 1, let x be `[1, 10, 100]` and all weights 0.5, without a capacity. Rows `[1 | 1 10 100 | 10 100]`
 # become `[1 | 2 20 200 | 30 300]`, and times 0.5 `[.5 | 1 10 100 | 15 150]`. Adding them to their tokens 0, 0, 1, 2,
 # 1, 2 gives y = `[1.5, 25, 250]`. (A stable `argsort` sorts, and `index_add` adds.)
 #
-# **`kept(experts, weights, rows, by_score)`** returns which choices to keep, bool `[T, k]`. **`moe_layer`** returns
-# the shared expert's output, plus weight times expert output for each choice that is kept. An MLP is `gelu(x @ up) @
-# down`. Compute each expert only on *its* rows (the check measures memory). And every weight must get a gradient, of
-# zeros if its expert has no rows or the batch has no tokens. (A product with 0 rows is legal in PyTorch, and its
-# backward gives zeros.) Next week you will see which rank waits if it does not. *About 18 lines in all.*
+# **`kept(experts, weights, rows, by_score)`** returns which choices to keep, bool `[T, k]`; `rows` is the capacity.
+# **`moe_layer`** returns the shared expert's output, plus weight times expert output for each choice that is kept. An
+# MLP is `gelu(x @ up) @ down`. Compute each expert only on *its* rows (the check measures memory). And every weight
+# must get a gradient, of zeros if its expert gets no tokens or the batch has none. (A product with 0 rows is legal in
+# PyTorch, and its backward gives zeros.) Next week shows which rank waits otherwise. *About 18 lines in all.*
 
 
 # %% exercise="week11.layer"
 def kept(experts, weights, rows, by_score):
-    """Keeps each expert's first `rows` choices, by token, or by score the ones with the largest weights. [T, k]."""
+    """Keeps at most `rows` choices per expert: the first tokens', or by score the largest weights. [T, k].
+
+    Without a capacity, rows >= T. No two weights are equal.
+    """
     ### BEGIN SOLUTION
     stays = torch.zeros_like(experts, dtype=torch.bool)
     for expert in experts.unique():
@@ -449,7 +452,8 @@ check("week11.balance", loss_step, moved_bias, cases=cases)
 #
 # **By hand.** Let y = 3, let the attached loss be 2, and let the training loss be y². The Function returns 3. Its
 # backward receives 2y = 6, and returns 6 for y and 1 for the attached loss. If only the first mistake is fixed, with
-# 64 tokens and coefficient 0.01, the loss's gradient is 64/0.01 = 6,400 times too large; the issue estimates 180,000.
+# 64 tokens and coefficient 0.01, the loss's gradient is 64/0.01 = 6,400 times too large. (The issue, with other
+# numbers, estimates 180,000.)
 #
 # **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of` with your `balance_loss` attached,
 # times the coefficient. `flow_step` is given. *About 4 lines.*
@@ -744,8 +748,8 @@ for ranks in (1, 2, 4):
 # %% [markdown]
 # ### Challenge: balance a skewed router in 50 steps
 #
-# There are sigmoid scores, 16 experts, k = 2, and 1,024 tokens per step. The router is skewed, and `next_bias` sees
-# only the E counts of the last step. Chance alone gives 1.15.
+# There are sigmoid scores, 16 experts, k = 2, and 1,024 tokens per step. `next_bias` sees only the E counts of the
+# last step.
 
 # %%
 print(f"the fullest of 16 experts, uniform router, 1,024 tokens: {costs.fullest_expert(16, 2, 1024):.2f}")
@@ -782,9 +786,9 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 # %% [markdown]
 # **`next_bias(bias, load, step)`** returns the bias for the next step. The target: with the biases of the last ten
 # steps, the fullest expert has on average at most **1.2** times the mean, on 8,192 new tokens. There are three kinds
-# of router: skewed at random; with one *hot* expert that most tokens prefer; with one *cold* expert that no token
-# chooses. Two ideas: an update that shrinks with `step`, and one that depends on *how far* a load is from the mean.
-# *1 to 5 lines.*
+# of router: skewed at random, as above; half as skewed, but with a *hot* expert of skew 4, which most tokens prefer; or
+# with a *cold* one of −4, which none chooses. Two ideas: an update that shrinks with `step`, and one that depends on
+# *how far* a load is from the mean. *1 to 5 lines.*
 
 
 # %% exercise="week11.fifty-steps"
@@ -859,8 +863,8 @@ figures.show(figure, figures.draw_visits(ax, visits, title=title))
 
 # %% [markdown]
 # Without balancing, a few experts get most of the tokens, and an expert that gets everything does not specialize.
-# With balancing, a choice reveals more about the character. (This is a small, short run with one seed: an
-# observation, not a law.)
+# With balancing, a choice reveals more about the character. (One small run with one seed: an observation,
+# not a law.)
 
 # %% [markdown]
 # ### Latent attention: a small cache, not small activations
@@ -868,8 +872,8 @@ figures.show(figure, figures.draw_visits(ax, visits, title=title))
 # To generate text, a layer stores every earlier token's keys and values in a **cache** (键值缓存). **Multi-head latent
 # attention** (MLA, 多头潜在注意力; DeepSeek-V2, arXiv 2405.04434, section 2.1) stores a short **latent** (潜向量) of
 # `kv_rank` numbers instead. After a norm, it is expanded into each head's `nope` numbers of the key and `value`
-# numbers of the value. A key has `rope` more numbers with a rotary position, computed from x and shared by all heads.
-# Queries of `nope + rope` numbers come from a latent of `q_rank`.
+# numbers of the value. A key has `rope` more numbers with a rotary position, computed from x once and copied to each
+# head. Queries of `nope + rope` numbers come from a latent of `q_rank`.
 #
 # The cache holds the latent and the shared rotary key (`kv_cache` and `pe_cache` in
 # [DeepSeek's code](https://github.com/deepseek-ai/DeepSeek-V3/blob/main/inference/model.py)). The backward of
@@ -923,7 +927,7 @@ print(f"a training token keeps {kept_bytes:,} bytes per layer, and {repeated:,} 
 #
 # Open `moe_utils.py` and `router.py` in `megatron/core/transformer/moe` of your installed `megatron-core` 0.16.1.
 #
-# 1. `"drops"`: which choices does `apply_router_token_dropping` keep by default? One word.
+# 1. `"drops"`: what is the default `drop_policy` of `apply_router_token_dropping`?
 # 2. `"groups"`: k = 8, and a token may use 4 of 8 groups. How many scores of each group does `group_limited_topk` sum
 #    to rank the groups? A number.
 # 3. `"order"`: in which order does `TopKRouter.routing` call `_apply_aux_loss`, `_apply_expert_bias`, `apply_z_loss`,

@@ -191,7 +191,7 @@ print(f"formula {formula:.0f}; mean of the ranks {sum(leaves for _, leaves in fo
 # %% [markdown]
 # Dispatch sends T·k rows on every rank. Combine sends back the rows that *arrived*, and their number depends on the
 # routers of all ranks. The backward is the other way around: combine's backward sends T·k rows, and dispatch's sends
-# as many as had arrived. The checks below compare with packets on the wire, where the counts of each case are exact.
+# as many as had arrived. The checks below count what each rank really sends, not the average.
 #
 # ## 4 · An exchange with uneven parts
 #
@@ -224,10 +224,10 @@ print("the result requires a gradient:", run(asks_for_a_gradient, ranks=2))
 # experts.
 #
 # **`exchange(x, sent, *, group)`** returns the rows that arrive, ordered by source rank, and a list of how many came
-# from each rank. Its backward sends gradients back to where the rows came from. `dist.all_to_all_single(out, x,
-# out_splits, in_splits, group=group)` fills `out` with `out_splits[r]` rows from each rank r; without splits, all
-# parts are equal, as you need for the counts. Send each row once (the counts are extra). A rank without rows takes
-# part too, forward and backward. *About 14 lines with the Function.* `exchange_step` is given.
+# from each rank; `sent` is such a list, too. Its backward sends gradients back to where the rows came from.
+# `dist.all_to_all_single(out, x, out_splits, in_splits, group=group)` fills `out` with `out_splits[r]` rows from each
+# rank r; without splits, all parts are equal, as you need for the counts. Send each row once (the counts are extra). A
+# rank without rows takes part too, forward and backward. *About 14 lines with the Function.* `exchange_step` is given.
 
 
 # %% exercise="week12.exchange"
@@ -295,8 +295,8 @@ check("week12.exchange", exchange_step, cases=cases)
 #
 # **`expert_layer(x, experts, weights, up, down, *, group)`** returns each token's weighted sum, (T, h). `experts` and
 # `weights` are (T, k), with experts numbered across all ranks. Use your `exchange`: four all-to-alls of rows for
-# forward and backward, and a few numbers. T may be 0, and PyTorch cannot infer a −1 in a shape with 0 rows. *About 9
-# lines.*
+# forward and backward, and a few numbers. (It may exchange counts again: the check allows it.) T may be 0, and PyTorch
+# cannot infer a −1 in a shape with 0 rows. *About 9 lines.*
 
 
 # %% exercise="week12.layer"
@@ -362,9 +362,9 @@ def as_found(rows, sizes, up, down):
     return torch.cat([kernel(one, up[e], down[e]) for e, one in enumerate(rows.split(sizes))])
 
 
-def hunt_by(experts, x, sizes, up, down, gradient, *, group):
-    """x + experts(x); rows are sorted by expert, `sizes` covers all experts. Output; gradients of x, up and down."""
-    counts, own, size = torch.tensor(sizes), len(up), dist.get_world_size(group)
+def hunt_by(experts, x, all_sizes, up, down, gradient, *, group):
+    """x + experts(x); x is sorted by expert, `all_sizes` has all ranks' experts. Output; gradients of x, up, down."""
+    counts, own, size = torch.tensor(all_sizes), len(up), dist.get_world_size(group)
     theirs = torch.empty_like(counts)
     dist.all_to_all_single(theirs, counts, group=group)
     sent, received = (one.view(size, own).sum(1).tolist() for one in (counts, theirs))
@@ -403,16 +403,16 @@ except RanksFailed as failure:
 
 # %% exercise="week12.empty-rank"
 def run_anyway(rows, sizes, up, down):
-    """Sends the first sizes[0] rows through expert 0, and so on; some or all sizes may be 0."""
+    """Sends the first sizes[0] rows through this rank's expert 0, and so on; some or all sizes may be 0."""
     ### BEGIN SOLUTION
     pieces = enumerate(rows.split(sizes))
     return torch.cat([kernel(one, up[e], down[e]) if len(one) else one @ up[e] @ down[e] for e, one in pieces])
     ### END SOLUTION
 
 
-def hunt_step(x, sizes, up, down, gradient, *, group):
+def hunt_step(x, all_sizes, up, down, gradient, *, group):
     """Given. Runs the step above with your experts."""
-    return hunt_by(run_anyway, x, sizes, up, down, gradient, group=group)
+    return hunt_by(run_anyway, x, all_sizes, up, down, gradient, group=group)
 
 
 # %% check="week12.empty-rank" points=2
@@ -469,16 +469,16 @@ for name, make in (("Adam", torch.optim.Adam), ("SGD ", torch.optim.SGD)):
 #
 # ## 8 · A norm without the other ranks' experts
 #
-# The second bug is in the norm. **By hand:** suppose every gradient is 1: one dense weight, and one expert on each of
-# two ranks. The whole model's norm is √3. A rank that uses only its local gradients finds √2, and clips less
+# The second bug is in the norm. **By hand:** suppose every *averaged* gradient is 1: one dense weight, and one expert
+# on each of two ranks. The whole model's norm is √3. A rank that uses only its local gradients finds √2, and clips less
 # ([Megatron-LM#5916](https://github.com/NVIDIA/Megatron-LM/pull/5916) fixes a norm without some experts). If ranks
 # find *different* norms, they scale the same dense weight differently, and copies drift apart. So each rank sums the
 # squares of its own experts, an all-reduce over ep adds those of the others, and you add dense squares once: 1 + 1 +
 # 1.
 #
-# **`finish_gradients(dense, experts, max_norm, *, dp, ep, edp)`** gets two lists of this rank's gradients. It returns
-# the whole model's norm and both lists: means over all tokens, scaled by min(1, max_norm / norm). Work on copies, and
-# send gradients only to the ranks that need them. *About 12 lines.*
+# **`finish_gradients(dense, experts, max_norm, *, dp, ep, edp)`** gets two lists of this rank's gradients. It
+# averages both over all tokens, and returns the norm of the whole model's averages, and both lists of averages, scaled
+# by min(1, max_norm / norm). Work on copies, and send gradients only to the ranks that need them. *About 12 lines.*
 
 
 # %% exercise="week12.gradients"
@@ -521,8 +521,8 @@ check("week12.gradients", gradients_step, cases=[by_hand, copies, copies | {"ep"
 # cross and three come back. With two levels, *one* copy crosses, with its three expert numbers and weights. Node 1
 # copies it to ranks 2 and 3, sums the weighted results, and sends *one* sum back.
 #
-# **Predict:** with 8 of 256 experts on 8 nodes, how many nodes does a token visit? The cell compares your formula
-# with random routing:
+# **Predict:** your formula gave DeepSeek-V3 3.63 nodes per token with a limit of 4. Will a router with random logits
+# visit more or fewer?
 
 # %%
 logits = torch.randn(4096, 256, generator=torch.Generator().manual_seed(0))
@@ -549,12 +549,12 @@ for name, allowed in (("no limit", 8), ("4 nodes", 4)):
 # after.
 #
 # **By hand**, with 2 GPUs, 4 tokens each, h = 3, k = 1: EP sends half of 4 rows, 12 bytes, in each of two
-# all-to-alls, 24 in total. TP's all-gather sends 4 tokens once, 24 bytes, and so does the reduce-scatter: 48 in
-# total. At k = 2, EP also sends 48, and from k = 3 on, TP sends less.
+# all-to-alls, 24 in total. TP's all-gather sends 4 tokens to each other GPU (here one), 24 bytes, and so does the
+# reduce-scatter: 48 in total. At k = 2, EP also sends 48, and from k = 3 on, TP sends less.
 #
 # **`ep_or_tp()`** returns five numbers for the real layer in bf16, per GPU: the bytes sent in a forward with EP and
 # an even router; the bytes with TP; the smallest k for which TP sends less; the rows that an expert gets on average
-# with EP; and the columns of an expert's first matrix that a GPU has with TP. *A few lines.*
+# from all GPUs with EP; and the columns of an expert's first matrix that a GPU has with TP. *A few lines.*
 
 
 # %% exercise="week12.ep-or-tp"
@@ -595,28 +595,30 @@ check("week12.ep-or-tp", ep_or_tp)
 # %% [markdown]
 # ## 11 · Read real code
 #
-# `record` runs the installed Megatron-Core: its `MoEAlltoAllTokenDispatcher`, on
-# real ranks. The experts multiply rows by their weights.
+# `record` runs the installed Megatron-Core: its `MoEAlltoAllTokenDispatcher`, on real ranks. The experts multiply rows
+# by their weights.
 #
 # **`predict_trace(rank, experts, h, routes)`** returns a dict; a run decides. `routes[r][i]` lists the experts of rank
 # r's token i; consecutive experts share a rank.
 #
 # 1. `"sent"`: how many rows the first all-to-all sends to each rank;
 # 2. `"received"`: how many come from each rank;
-# 3. `"given"`: the shapes that this rank gives to **all** all-to-alls, forward and backward. Read in `token_dispatch`
-#    what travels with the rows.
+# 3. `"given"`: the shapes that this rank gives to **all** all-to-alls, in the order of the calls: forward, then
+#    backward, which begins with the call that ran last. `token_dispatch`, printed below, shows what travels with the
+#    rows.
 #
 # **By hand**, two ranks, four experts: rank 0's token with experts 0 and 1 counts twice, both rows for rank 0. If rank
-# 0 sends 6 rows and receives 5, the dispatch is given `[6, h]` and `[6]`, the combine `[5, h]`. *About 8 lines.*
+# 0 sends 6 rows and receives 5, the dispatch is given `[6, h]` and `[6]`, the combine `[5, h]`. **Predict first**: the
+# last cell of this section prints your answer for one layout, and then Megatron's. *About 8 lines.*
 
 # %%
-place = traces.places.ALL_TO_ALL
-print(place.path, place.source(before=14), sep="\n")
+dispatch, place = traces.places.TOKEN_DISPATCH, traces.places.ALL_TO_ALL
+print(dispatch.path, dispatch.source(after=3), place.path, place.source(before=14), sep="\n")
 
 
 # %% exercise="week12.reading"
 def predict_trace(rank, experts, h, routes):
-    """What Megatron's run shows on this rank: {sent, received, given}."""
+    """What Megatron's run shows on this rank, one of two or more: {sent, received, given}."""
     ### BEGIN SOLUTION
     own = experts // len(routes)
 
@@ -637,6 +639,7 @@ check("week12.reading", predict_trace)
 # %%
 routes = (((0, 2), (0, 1), (2, 3)), ((2, 3), (1, 2), (0, 3)))
 layout = traces.Experts(world=2, experts=4, h=8, routes=routes)
+print("your prediction:", predict_trace(0, 4, 8, routes))
 print(traces.record(layout, 0, traces.places.DISPATCH, real=True))
 
 # %% [markdown]
@@ -686,8 +689,8 @@ print(traces.record(layout, 0, traces.places.DISPATCH, real=True))
 # **`two_level_layer(x, experts, weights, up, down, *, across, inside)`** does what `expert_layer` does. `inside` is
 # this node's group; `across` has the ranks with the same local rank on every node. Rank r of the world is on node r
 # // size(inside), and experts are in rank order. Each other node that a token needs receives one copy, with its
-# experts and weights, and sends one sum back. *About 14 lines:* treat a node as one large rank, and use your layer
-# inside it.
+# experts and weights, and sends one sum back. (Your own node may take part in the exchange: that copy does not cross.)
+# *About 14 lines:* treat a node as one large rank, and use your layer inside it.
 
 
 # %% exercise="week12.two-level"
@@ -782,10 +785,10 @@ print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
 # scatters experts over all nodes, so the limit on nodes per token is lost. **Is there something in between?**
 #
 # **`place(loads, homes, places_per_gpu, gpus_per_node)`** returns a list of experts for each GPU, with the GPUs of
-# node 0 first. Every expert appears at least once, and no place is empty. `homes[e]` is the node of expert e. Copies
-# share a load evenly, and a GPU may hold two copies of an expert. There are two targets: the fullest GPU is *within
-# 5% of the mean* (one point), and at most *an eighth of all places* hold an expert away from home (two more points).
-# *About 30 lines.*
+# node 0 first. Every expert appears at least once, and no place is empty. `homes[e]` is the node of expert e, and there
+# are max(homes) + 1 nodes. Copies share a load evenly, and a GPU may hold two copies of an expert. There are two
+# targets: the fullest GPU is *within 5% of the mean* (one point), and at most *an eighth of all places* hold an expert
+# away from home (two more points). *About 30 lines.*
 
 
 # %% exercise="week12.placement"

@@ -84,9 +84,9 @@ figure, ax = figures.new_axes(9, 2.8)
 figures.show(figure, figures.draw_pair(ax, forward=1.0, backward=2.0, all_to_all=0.5))
 
 # %% [markdown]
-# Check it by hand: 1 + 2 + 4 · 0.5 = 5 s in sequence. As a pair, the device computes for 3 s without a break, and the
-# 2 s of transfers run at the same time. (Figure 4 of the report also splits the backward into I and W.) If the four
-# transfers took longer than 3 s, the link would be busy without a break instead.
+# Check it by hand: 1 + 2 + 4 · 0.5 = 5 s in sequence. As a pair, the device computes for 3 s without a break, and the 2
+# s of transfers run at the same time. If the four transfers took longer than 3 s, the link would be busy without a
+# break instead.
 #
 # **Where do pairs come from?** From a second direction. With two ranks and four microbatches, 0 and 1 enter at rank
 # 0, and 2 and 3 at rank 1. Black frames are pairs of two microbatches that move in opposite directions.
@@ -124,8 +124,8 @@ figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="D
 # **By hand**, P = 4, F = I = W = 1, and a pair saves nothing: F&B = 1 + 2 = 3. The idle time is (4/2 − 1) · (3 + 2
 # − 3) = 2; ZB-H1 has 3 · (1 + 2 − 2) = 3, and 1F1B has 9. A rank holds 5 activations.
 #
-# **`dualpipe_bill(num_ranks, forward, weight_gradient, pair)`** returns the idle time of the rank that idles longest,
-# and the number of activations it holds. I takes as long as F, so B = F + W. *One line.*
+# **`dualpipe_bill(num_ranks, forward, weight_gradient, pair)`** returns the idle time by the printed formula, and the
+# number of activations. I takes as long as F, so B = F + W. *One line.*
 #
 # > **What the grade varies.** The checks use fixed cases. The grade draws new ones: other durations, sizes, dtypes
 # > and numbers of ranks and microbatches, and groups that are only part of the world.
@@ -174,7 +174,7 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5)
 # |---|---|---|
 # | 1 | `Fn` | the first far forward is due, apart from the `Fn` of step 2 |
 # | 2 | `Fn Ff` | the first far backward is due |
-# | 3 | `If W Ff` | near and far are apart as in step 4 |
+# | 3 | `If W Ff` | near forwards lead far ones by as much as in step 4 |
 # | 4 | `Fn&Bf Ff&Bn` | no near forwards are left |
 # | 5 | `Bf Ff&Bn` | no far forwards are left |
 # | 6 | `Bf Bn` | no far backwards are left |
@@ -185,20 +185,21 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5)
 # stage there, and c hops back to its far stage here. Until then the rank runs near forwards only. From the far stage
 # it makes e hops to the end, and its gradient e hops back. Meanwhile near and far forwards take turns.
 #
-# **Step 3: count distance.** In step 4 the streams take turns, so only *every second* slot starts a near forward: c
-# more of them during the 2c+1 hops to the middle and back. So near forwards must lead far ones by c, but after step 2
-# they lead by 2c. For the same reason, far backwards must lead near ones by c. Each `If W Ff` changes both by one.
+# **Step 3: count distance.** In step 4 a hop takes one pair, and only *every second* pair has an `Fn`: c more of them
+# during the 2c+1 hops to the middle and back. So near forwards must lead far ones by c, but after step 2 they lead by
+# 2c. For the same reason, far backwards must lead near ones by c. Each `If W Ff` changes both by one.
 #
-# **Steps 4 to 8: count what is left** of m forwards and m backwards in each stream (an I is a backward). In the
-# second half of step 6, write I for B: these W fill waiting time later. (Postponing fewer or more makes the step
+# **Steps 4 to 8: count what is left** of m forwards and m backwards in each stream (an I is a backward). In the second
+# half of step 6's *words*, write I for B: these W fill waiting time later. (Postponing fewer or more makes the step
 # longer.) On a middle rank (c = 0), the first pair of step 4 runs as `Fn Bf`, one after the other, because the next
-# rank waits for its F. (Paired, it would give the formula's 7.8 above.)
+# rank waits for its F. (Paired, the clock of section 3 would also say 7.8.)
 #
-# **By hand**, e = 1, L = 3, m = 6, so c = 1. From near to far stage there are 3 hops: 3 near forwards, one of them in
-# step 2, so step 1 has **2**. From the far stage to the end and back there are 2 hops: 2 forwards after the first
-# pair, so step 2 has **2**. The lead falls from 2 to 1: step 3 has **1**. Near forwards so far: 2 + 2, so step 4 has
-# **2**. Far forwards: 2 + 1 + 2, so step 5 has **1**. Far backwards: 1 + 2 + 1, so step 6 has **2**. Near backwards:
-# 2 + 1 + 2, so step 7 has **1**. Of I there are 1 + 2 + 1, of W 1 + 1 so far, so step 8 has **2**.
+# **By hand**, e = 4, L = 7, m = 16, so c = 2. From near to far stage there are 5 hops: 5 near forwards, one of them in
+# step 2, so step 1 has **4**. From the far stage to the end and back there are 8 hops: 8 forwards, two in each `Fn Ff`
+# after the first one, so step 2 has 1 + 4 = **5**. The lead falls from 4 to 2: step 3 has **2**. Near forwards so far:
+# 4 + 5, so step 4 has **7**. Far forwards: 5 + 2 + 7, so step 5 has **2**. Far backwards: 2 + 7 + 2, so step 6 has
+# **5** (the last 5 of 10 words are I). Near backwards: 7 + 2 + 5, so step 7 has **2**. There are 2 + 5 + 2 I and 4 W so
+# far, so step 8 has **5**.
 #
 # **By hand**, a middle rank: rank 0 of 2 in the picture of section 2, e = 0, L = 1, m = 2. Its words are `Fn Ff | Fn
 # Bf Ff&Bn | Bf In | W`: compare with the first row of that picture.
@@ -206,7 +207,7 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5)
 # <details><summary>What would happen with one Fn more, or one fewer, in step 1?</summary>
 #
 # With one more, the step is no shorter, and every rank holds one more activation. With one fewer, ranks wait for each
-# other, and a step takes half as long again.
+# other, and a step takes about 1.5 times as long.
 # </details>
 #
 # **`eight_steps(to_end, length, num_microbatches)`** returns the list of words for e, L and m. M is even and at least
@@ -252,8 +253,8 @@ check("week13.eight-steps", eight_steps, cases=cases)
 #
 # `0F0 1F2 0F1 1B2 (1F3;0B0)OVERLAP_F_B 1B3 0I1 0W1`
 #
-# (`0F1` is stage 0, F, microbatch 1.) Every microbatch has one forward and one backward here; only the backward of
-# microbatch 1 is split, into `0I1` and `0W1`. *About 12 lines.*
+# (`0F1` is stage 0, F, microbatch 1.) Only the backward of microbatch 1 is split, into `0I1` and `0W1`. *About 12
+# lines.*
 
 
 # %% exercise="week13.slots"
@@ -299,9 +300,10 @@ check("week13.slots", slots_of, cases=[example | {"streams": {"n": [0, 1], "f": 
 # and near 4–7, far 0–3. DualPipeV on 2 ranks, M = 4: rank 0 has stages 0 and 3, rank 1 has 1 and 2; near and far are
 # both 0–3. On rank 1, the far stream follows the near one directly: this is the turn.
 #
-# **`dualpipe(num_ranks, num_microbatches)`** and **`dualpipe_v(num_ranks, num_microbatches)`** return the lists of
-# all ranks, using your two functions. The clock judges them, both with equal passes and with pairs that hide
-# messages. No rank may hold more activations than in these eight steps. *About 7 and 5 lines.*
+# **`dualpipe(num_ranks, num_microbatches)`** and **`dualpipe_v(num_ranks, num_microbatches)`** return the lists of all
+# ranks, using your two functions. The clock judges them, both with equal passes and with pairs that hide messages.
+# (`simulate` and `draw_timeline` take `pipeline_parallel.parse_schedule(lists)`.) No rank may hold more activations
+# than in these eight steps. *About 7 and 5 lines.*
 
 
 # %% exercise="week13.dualpipe"
@@ -401,7 +403,7 @@ print(f"loss {loss:.5f}, one process {one_loss:.5f}; gradients off by at most {o
 # rank sends its two tensors once; a batch of `dist.P2POp`s for `dist.batch_isend_irecv` (week 7) cannot deadlock.
 # Where is stage r in the *other* rank's list? *About 8 lines.*
 #
-# A second copy is expensive only if the weights are not sharded. With experts over many ranks, a rank's share is small.
+# The second copy is cheap if experts are sharded over many ranks.
 
 
 # %% exercise="week13.copies"
@@ -530,8 +532,8 @@ check("week13.neighbours", swap_with_neighbour, cases=cases)
 # %% [markdown]
 # ## 8 · Read real code
 #
-# Open `dualpipe/dualpipe.py` in deepseek-ai/DualPipe: `step` at its end, and the methods that it calls. Three
-# questions:
+# Open [`dualpipe/dualpipe.py`](https://github.com/deepseek-ai/DualPipe/blob/main/dualpipe/dualpipe.py) of DeepSeek:
+# `step` at its end, and the methods that it calls. Three questions:
 #
 # 1. `"main_steps"`: 8 ranks, 20 microbatches. How many times does the loop of step 4 run on rank 3? A number.
 # 2. `"weights_in"`: in which class do weight gradients wait? A name.
@@ -641,10 +643,10 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 # - **Durations:** F = I = 1.5 (including 0.5 of all-to-all), W = 1, and a pair takes 3 because its transfers are
 #   hidden. Without a pair, F + B takes 4.
 # - **Target:** on eight ranks with 20 microbatches, a step of 89, where 1F1B takes 108. On other sizes, be as fast as
-#   the order with the fewest extra forwards that lets every later F be paired. M may be smaller than P.
+#   the order in which each rank starts with just enough forwards to pair all later ones. M may be smaller than P.
 # - **Memory:** at most 2(P−r) activations on rank r.
 #
-# <details><summary>Hint: rank 1 of 2, M = 3</summary>
+# <details><summary>Hint: the last of two ranks, M = 3</summary>
 #
 # `1F0 (1F1;1B0)OVERLAP_F_B (1F2;1B1)OVERLAP_F_B 1B2`
 # </details>
@@ -681,8 +683,9 @@ for name, durations, weights in [("1f1b", whole, 1), ("dualpipe", whole, 2), ("d
     print(f"{name:11} step {simulate(schedule, durations).makespan:6.2f}, weights {weights}x, {held:g} activations")
 
 # %% [markdown]
-# **An experiment, not graded.** Let `overlapped` grow from 3 to 4 in the last cell (and its half for the V). From which
-# value on is ZBV faster than DualPipe on eight ranks, although it hides nothing? What does that mean for fast links?
+# **An experiment, not graded.** Add `("zbv", halves, 1)` to the last cell, and let `overlapped` grow from 3 to 4 (and
+# its half for the V). From which value on is ZBV faster than DualPipe on eight ranks, although it hides nothing? What
+# does that mean for fast links?
 
 # %% [markdown]
 # ### What a profiler sees

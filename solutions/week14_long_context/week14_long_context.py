@@ -138,12 +138,13 @@ for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 
 #
 # ### Warm-up: the bill
 #
-# **By hand.** c = 2, one sequence of s = 4, two heads of width 2, one key head. A rank has 2 positions. Its keys are
-# 2 · 2 numbers, 8 bytes, and so are its values: in a ring it sends 16 bytes once. For Ulysses it has 16 bytes of q, 8
-# of k, 8 of v, and later 16 of output. That is 48 bytes, half of which leave: 24. In general, relative to a rank's
-# bytes of k, a ring sends 2 (c − 1) times as much and Ulysses sends (c − 1)/c · (2 h/h_kv + 2) times as much. So
-# Ulysses sends less if c > 1 + h/h_kv: here from 4 on. This counts each key head once. With fewer key heads than
-# ranks, as here, they are copied first (section 7), and Ulysses sends more: 32 bytes, not 24.
+# **By hand.** c = 2, one sequence of s = 4, two heads of width 2, one key head. A rank has 2 positions. Its keys are 2
+# · 2 numbers, 8 bytes, and so are its values: in a ring it sends 16 bytes once. For Ulysses it has 16 bytes of q, 8 of
+# k, 8 of v, and later 16 of output. That is 48 bytes, half of which leave: 24.
+#
+# In general, relative to a rank's bytes of k, a ring sends 2 (c − 1) times as much and Ulysses sends (c − 1)/c · (2
+# h/h_kv + 2) times as much. So Ulysses sends less if c > 1 + h/h_kv: here from 4 on. This counts each key head once;
+# section 7 copies some.
 #
 # **`kv_bill(c, b, s, heads, kv_heads, width)`** returns three numbers for one layer's forward: the bytes that a rank
 # sends in a ring; the bytes with Ulysses, counting each key head once; and the smallest c ≥ 2 for which Ulysses sends
@@ -206,11 +207,12 @@ for heads, kv_heads in ((8, 8), (16, 4)):
 # The mean is 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3, because rank 1's token counts three times as
 # much.
 #
-# **Write three functions.** **`zig_zag`** returns the positions of a rank, int64. If the length cannot be cut into 2c
-# equal chunks, it raises a ValueError that names the length and 2c, before anything is sent. **`my_part`** returns
-# the inputs, labels and positions of this rank; `targets` are the tokens, with −100 where one does not count, and the
-# last position has no label. **`loss_share`** returns this rank's share, such that the shares of all ranks sum to the
-# mean over all labels that count. *About 12 lines in all.* Do not change `batch_step`.
+# **Write three functions.** **`zig_zag`** returns the positions of a rank, int64 (`size` is c). If the length cannot be
+# cut into 2c equal chunks, it raises a ValueError that names the length and 2c, before anything is sent. **`my_part`**
+# returns the inputs, labels and positions of this rank; `targets` is not shifted yet: `targets[:, i]` is token i, or
+# −100 if that token does not count. The last position has no label. **`loss_share`** returns this rank's share, such
+# that the shares of all ranks sum to the mean over all labels that count (at least one does). *About 12 lines in all.*
+# Do not change `batch_step`.
 
 
 # %% exercise="week14.batch"
@@ -341,8 +343,8 @@ def pass_on(tensors, *, group):
 # k, v, positions, *, group)`** returns this rank's output and lse in fp32, over all ranks' keys that its queries may
 # see. `positions` are the positions of this rank's tokens, in any layout. The mask needs the positions *of the keys
 # that are currently here*, so send them along with keys and values. Start passing a block on **before** you compute
-# with it. Hold at most two blocks, and send c − 1 blocks, without a cast, using only sends and receives. *About 12
-# lines.*
+# with it. In addition to your inputs, hold at most two blocks. Send c − 1 blocks, without a cast, using only sends and
+# receives. *About 12 lines.*
 
 
 # %% exercise="week14.ring"
@@ -394,10 +396,12 @@ def events():
     piece = my_piece(2048)
     with meter.record() as bill:
         ring_attention(*piece, group=None)
-    return [(e.begin - bill.events[0].begin, e.waits - bill.events[0].begin) for e in bill.events if e.kind == "send"]
+    sends = [event for event in bill.events if event.kind == "send"]
+    firsts = sends[:: len(sends) // 3]  # one per step: a block may be several messages
+    return [(e.begin - bill.events[0].begin, e.waits - bill.events[0].begin) for e in firsts]
 
 
-for step, (begin, waits) in enumerate(run(events, ranks=4)[1][::3]):
+for step, (begin, waits) in enumerate(run(events, ranks=4)[1]):
     print(f"step {step}: sending began at {begin * 1e3:5.1f} ms, waited for at {waits * 1e3:5.1f} ms")
 
 # %% [markdown]
@@ -503,10 +507,10 @@ for share in (saved, own_sums):
 # block's own sums, p is scaled correctly, so dv is exact, as in the example by hand. But D is that of the block
 # alone, so the dependence of the block's weight on the other blocks is lost.
 #
-# **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32. o and
-# lse are those of the whole row, as your forward returns them. Send keys, values and positions c − 1 times, without a
-# cast, and dk and dv in fp32 at most c times: each block's sums visit every rank and return to their owner. (The loop
-# above sends k and v once too often.) *About 12 lines.*
+# **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32.
+# `gradient` is fp32, like o and lse, which your forward returned for the whole row. Send keys, values and positions c −
+# 1 times, without a cast, and dk and dv in fp32 at most c times: the c-th send brings a block's sums back to their
+# owner, so the last step sends only sums, unlike the loop above. *About 12 lines.*
 
 
 # %% exercise="week14.ring-backward"
@@ -547,8 +551,9 @@ print("yours    ", ", ".join(f"{name} off by {one:.1e}" for name, one in zip(("d
 # `dist.all_to_all_single` has no gradient and gives no warning (week 12). So write the Function.
 #
 # If there are fewer key heads than ranks, copy each first, as often as needed and no more: 2 key heads A and B on 4
-# ranks need two copies each, `A A B B`. **`ulysses_attention`** computes causal attention on contiguous pieces, in
-# order. If c does not divide the number of heads, or if the number of key heads neither divides c nor is divided by
+# ranks need two copies each, `A A B B`. Then Ulysses sends more than your bill: in its example by hand, 32 bytes
+# instead of 24. **`ulysses_attention`** computes causal attention; rank r has the r-th piece of the sequence, not
+# zig-zag. If c does not divide the number of heads, or if the number of key heads neither divides c nor is divided by
 # it, raise a ValueError with both numbers, on every rank, before anything is sent. *About 15 lines including the
 # Function.*
 
@@ -620,8 +625,8 @@ check("week14.ulysses", ulysses_step, cases=cases)
 # ## 8 · Interview: 256K context on 4,096 GPUs
 #
 # Llama 3's 405B model has h = 16,384, 128 heads of width 128, 8 key heads, and an MLP of width 53,248 with three
-# matrices. Use s = 262,144, b = 1, H100s with 989.5 TFLOP/s and 50 GB/s of network each, tp = 8, pp = 16, and the
-# rest as cp.
+# matrices. Use s = 262,144, b = 1, H100s with 989.5 TFLOP/s and 50 GB/s of network each, tp = 8 (it splits the query
+# heads and the key heads), pp = 16, and the rest as cp.
 #
 # A matrix of a × b numbers costs 2ab FLOPs per token. A layer has four in attention (q and output h × h, k and v h ×
 # h_kv) and three in the MLP. Attention's core, the scores and weighted sums, costs 4sh per token without a mask, and
@@ -629,9 +634,9 @@ check("week14.ulysses", ulysses_step, cases=cases)
 # 2 · (2 · 4 + 2 · 2 + 3 · 8) = 72 and the core costs 12, a fraction of 12/84.
 #
 # **`on_4096_gpus()`** returns five numbers: the tokens per rank; the bytes of keys and values that a rank sends per
-# layer in a forward ring; the largest cp for which Ulysses can split the heads of a tensor-parallel rank; the
-# smallest number of tokens per rank that hides the messages over the network in a step of the ring (causal, zig-zag);
-# and the fraction of a layer's forward FLOPs that causal attention's core takes. *A few lines.*
+# layer in a forward ring; the largest cp for which Ulysses can split the heads of a tensor-parallel rank; the smallest
+# number of tokens per rank, rounded or not, that hides the messages over the network in a step of the ring (causal,
+# zig-zag); and the fraction of a layer's forward FLOPs that causal attention's core takes. *A few lines.*
 
 
 # %% exercise="week14.4096-gpus"
@@ -649,8 +654,8 @@ def on_4096_gpus():
 check("week14.4096-gpus", on_4096_gpus)
 
 # %% [markdown]
-# The cell runs the course's planner (week 10) for 64 such sequences per step, without context parallelism and with
-# any cp up to 32. What must it do to fit without context parallelism? ([How far off it can
+# The cell runs the course's planner (week 10) for 64 such sequences per step, without context parallelism and with any
+# cp up to 32. It chooses its own tp and pp. What must it do to fit without context parallelism? ([How far off it can
 # be](../../docs/cost-model.md).)
 
 # %%
@@ -665,12 +670,14 @@ for cp in (1, 32):
 # or Ulysses, based on your numbers; which work must be balanced, and how; the effect on positions, labels and the
 # mean; and your first measurement. What changes if the 262,144 tokens are a hundred documents?
 
-# %% [markdown] manual="week14.interview" points=2 ### BEGIN SOLUTION With tp 8 and pp 16, a sequence of 262,144 tokens
-# keeps too much on a rank: the planner recomputes everything and takes nine times as long. tp beyond a node would send
-# activations over the network. cp 32 leaves 8,192 tokens per rank. Ulysses is limited to 16, the number of heads of a
-# tensor-parallel rank, and must copy the one key head for each. So I would use a ring or gathered keys: 130 MB per
-# layer and forward. 8,192 tokens are more than 2,474, so the causal zig-zag work hides the ring; the core is 57% of a
-# layer's forward. Keys gathered for one layer are small too, and any mask is simple, which is why Llama 3 gathers.
+# %% [markdown] manual="week14.interview" points=2
+# ### BEGIN SOLUTION
+# With tp 8 and pp 16, a sequence of 262,144 tokens keeps too much on a rank: the planner recomputes everything and
+# takes nine times as long. tp beyond a node would send activations over the network. cp 32 leaves 8,192 tokens per
+# rank. Ulysses is limited to 16, the number of heads of a tensor-parallel rank, and must copy the one key head for
+# each. So I would use a ring or gathered keys: 130 MB per layer and forward. 8,192 tokens are more than 2,474, so the
+# causal zig-zag work hides the ring; the core is 57% of a layer's forward. Keys gathered for one layer are small too,
+# and any mask is simple, which is why Llama 3 gathers.
 #
 # I would use zig-zag with 64 chunks, make positions and labels before the split, and divide the loss by the count over
 # all cp and dp ranks. First I would measure the spread of the ranks' attention times and the exposed wait of a step.
@@ -791,8 +798,8 @@ for s in (512, 1024, 2048):
     print(f"s = {s:5}: {run(tiled_peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
 
 # %% [markdown]
-# When s doubles, the peak now doubles instead of growing fourfold. That is what 256K tokens require; the rest is
-# arithmetic.
+# Once a block no longer fits into one tile, doubling s at most doubles the peak: compare the last rows of the two
+# cells. That is what 256K tokens require.
 #
 # ### Read real code
 #

@@ -10,7 +10,11 @@ from shardlab import figures
 from autograder.authoring import notebooks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-WEEK = "weeks/week14_long_context.html"
+RING, GATHERS, ROWS = (
+    ("week14_long_context", "Keys and values travel around the ring"),
+    ("week04_fsdp", "FSDP gathers, uses and frees each unit"),
+    ("week12_expert_parallel", "Rows travel to experts and back"),
+)
 CELL = 'from shardlab import figures\n\nfigures.animate("A ring", figures.ring_frames([0, 1, 2]))'
 SENTENCES = [one.sentence for one in figures.ring_frames(figures.chunk_owners("zig-zag", 4))]
 
@@ -41,21 +45,29 @@ def steps_by_keyboard(page, root, sentences):
         is_shown(root, step, sentences)
 
 
+def opened(page, folder, animation):
+    """Open the page of an animation on the site."""
+    week, name = animation
+    page.goto(f"file://{folder}/weeks/{week}.html")
+    return page.get_by_role("group", name=name)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_animation_on_the_site_is_stepped_by_keyboard(page: Page, folder, scheme, tmp_path):
+@pytest.mark.parametrize("animation", [RING, GATHERS, ROWS], ids=["ring", "gathers", "rows"])
+def test_an_animation_on_the_site_is_stepped_by_keyboard(page: Page, folder, animation, scheme, tmp_path):
     failed = []
     page.on("console", lambda message: failed.append(message.text) if message.type == "error" else None)
     page.emulate_media(color_scheme=scheme)
-    page.goto(f"file://{folder}/{WEEK}")
-    root = page.get_by_role("group", name="Keys and values travel around the ring")
-    steps_by_keyboard(page, root, SENTENCES)
+    root = opened(page, folder, animation)
+    sentences = root.get_by_role("listitem").all_text_contents()
+    assert len(sentences) >= 4 and (animation != RING or sentences == SENTENCES)
+    steps_by_keyboard(page, root, sentences)
     root.screenshot(path=tmp_path / f"{scheme}.png")
     assert failed == []
 
 
 def test_buttons_step_and_space_on_a_button_steps_once(page: Page, folder):
-    page.goto(f"file://{folder}/{WEEK}")
-    root = page.get_by_role("group", name="Keys and values travel around the ring")
+    root = opened(page, folder, RING)
     root.get_by_role("button", name="Next").click()
     is_shown(root, 1, SENTENCES)
     page.keyboard.press(" ")
@@ -68,8 +80,7 @@ def test_buttons_step_and_space_on_a_button_steps_once(page: Page, folder):
 
 def test_without_scripts_all_sentences_can_be_read(browser, folder):
     page = browser.new_context(java_script_enabled=False).new_page()
-    page.goto(f"file://{folder}/{WEEK}")
-    root = page.get_by_role("group", name="Keys and values travel around the ring")
+    root = opened(page, folder, RING)
     expect(root.get_by_role("listitem").first).to_be_visible()
     expect(root.locator(".picture").first).to_be_visible()
     expect(root.get_by_role("button")).to_have_count(0)

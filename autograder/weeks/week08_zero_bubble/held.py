@@ -54,7 +54,7 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "Stop rank r right after the F of a pair, when it holds the most. Which microbatches wait for I, which for W?",
+        "Stop rank r right after the F of a turn, when it holds the most. Which microbatches wait for I, which for W?",
         "In both schedules P-r microbatches wait for their I. ZB-H1 has postponed Ws in addition. How many?",
         "1F1B: (P-r) times before_input. ZB-H1: that plus r times before_weight.",
     ),

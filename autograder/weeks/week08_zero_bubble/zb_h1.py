@@ -37,6 +37,6 @@ CHECK = Check(
     hints=(
         "Start from 1F1B: the same warm-up, then alternate F and I. Only the Ws move.",
         "If a rank does its W at once, the previous rank waits. The later the stage, the longer its W can wait.",
-        "Rank r: P-1-r forwards; then F I, and from the r-th pair on a W too; the remaining Ws at the end.",
+        "Rank r: P-1-r forwards; then F I in each turn, after the first r turns a W too; the remaining Ws at the end.",
     ),
 )

@@ -2,7 +2,7 @@
 
 from autograder.checks.reading import reading_check
 
-READING = {"default_order": "tp-cp-ep-dp-pp", "counts": 0, "order": ["tp", "cp", "dp", "pp"]}
+READING = {"default_order": "tp-cp-ep-dp-pp", "counts": 0, "order": ["pp", "dp", "cp", "tp"]}
 
 CHECK = reading_check(
     "week09.reading",
@@ -10,11 +10,11 @@ CHECK = reading_check(
     {
         "default_order": "look at the default of `order` in initialize_model_parallel",
         "counts": "read param_is_not_tensor_parallel_duplicate: for which tensor-parallel rank does it return True",
-        "order": "read create_process_groups, and then the constant that it loops over",
+        "order": "read create_process_groups: in which order does it put mesh.dense.axes",
     },
     hints=(
         "Open the named files; a few lines of code answer each question.",
         "A string with four hyphens; a number; a list of four names.",
-        "DENSE in labs/shardlab/mesh/axes.py is the order of the axes, innermost first.",
+        "Mesh().dense.axes lists the axes innermost first; the last dimension of a DeviceMesh changes fastest.",
     ),
 )

@@ -3,7 +3,7 @@
 from autograder.checks.reading import reading_check
 
 READING = {
-    "order": ["tp", "cp", "ep", "dp", "pp"],
+    "replicas": 4,
     "fp32_gradients": "grad_reduce_in_fp32",
     "smallest_bucket": 40_000_000,
 }
@@ -12,7 +12,7 @@ CHECK = reading_check(
     "week10.reading",
     READING,
     {
-        "order": "look at the default of `order` in initialize_model_parallel",
+        "replicas": "look at how initialize_model_parallel computes data_parallel_size: which sizes divide the world",
         "fp32_gradients": "look for a field of DistributedDataParallelConfig: in which dtype are gradients reduced",
         "smallest_bucket": "look at how DistributedDataParallel sets the bucket size if bucket_size is None",
     },

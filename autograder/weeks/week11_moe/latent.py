@@ -52,7 +52,8 @@ CHECK = Check(
     program="without_ranks",
     masked=("shardlab.costs", "shardlab.model"),
     hints=(
-        "Write one line per row of the list, in numbers, then multiply by 2 bytes; three rows are fp32, 4 bytes.",
+        "Write one line per item that the text lists, in numbers, then multiply by 2 bytes; the two scales and the "
+        "sums are fp32, 4 bytes.",
         "Widths: a latent exists before and after its norm; queries and keys have heads·(nope + rope) numbers; values "
         "and output have heads·value.",
         "Repeated: x, both latents before their norms, the shared rotary key, the output and the sums remain: "

@@ -78,7 +78,7 @@ CHECK = Check(
     hints=(
         "Answer the question of each step for e = 0, L = 2, m = 4 on paper before you write code: which counts are the "
         "same for every m?",
-        "Steps 1 to 3 have 2c, e + 1 and c words. For the others, write a function that counts how many of a letter "
+        "Steps 1 to 3 repeat 2c, e + 1 and c times. For the others, write a function that counts how many of a letter "
         "your list has so far.",
         "left = m - sum(part in kinds for word in words for part in word.split('&')): step 4 repeats left of Fn, step "
         "5 of Ff, step 6 of Bf and If, step 7 of ____.",

@@ -96,7 +96,9 @@ def draw_losses(ax: Axes, runs: Sequence[Sequence[tuple[int, float]]]) -> str:
     ax.set_ylabel("loss per token, nats", fontsize=8)
     ax.tick_params(labelsize=8)
     ax.set_title(f"The loss goes from {first:.2f} to {last:.2f} in {last_step} steps", loc="left", fontsize=10)
-    more = f", in {len(runs)} runs; each later run begins at a dot" if len(runs) > 1 else ""
+    together = len({run[0][0] for run in runs}) == 1
+    where = " that begin together" if together else "; each later run begins at a dot"
+    more = f", in {len(runs)} runs{where}" if len(runs) > 1 else ""
     return f"In words: the loss goes from {first:.3f} to {last:.3f} in {last_step} steps{more}."
 
 

@@ -27,6 +27,12 @@ for place in asked:
 # -    1: lambda p, m: 100 * (p - 1) / (m + p - 1),
 # +    1: lambda p, m: 100 * (p - 1) / m,
 
+# %% reaches_the_share of="right_other_seed"
+"""Wrong: 285 microbatches for 286, less than 1% off, which have a bubble of exactly 5%."""
+
+# -    3: lambda p, share: (p - 1) * (100 - share) // share + 1,
+# +    3: lambda p, share: (p - 1) * (100 - share) // share,
+
 # %% all_stages_alike of="right_other_seed"
 """Wrong: every stage holds as many as the first."""
 
@@ -55,4 +61,4 @@ for place in asked:
 """Different: numbers of three or four digits, as from a calculator."""
 
 seed = 2026
-quiz_answers = [46.67, 8.571, 29.0, 3.0, 3.0, 40.38, 29.36, 128.0, 128.0, 26.0]
+quiz_answers = [30.43, 8.571, 29.0, 3.0, 2.0, 30.56, 29.36, 128.0, 128.0, 13.0]

@@ -81,3 +81,15 @@ def one_f_one_b_wins_from(num_ranks, weight_gradient, extra):
 # -    return max(num_ranks, math.floor(crossing) + 1)
 # +    saved = (num_ranks - 1) * (2 * weight_gradient - extra)
 # +    return max(num_ranks, math.ceil(saved / extra))
+
+
+# %% right_in_fractions
+"""Different: exact arithmetic with the decimals as written, so that no tie depends on rounding."""
+
+from fractions import Fraction
+from math import floor
+
+
+def one_f_one_b_wins_from(num_ranks, weight_gradient, extra):
+    weight, extra = Fraction(str(weight_gradient)), Fraction(str(extra))
+    return max(num_ranks, floor((num_ranks - 1) * (2 * weight - extra) / extra) + 1)

@@ -16,14 +16,14 @@
 # %% below_the_half of="right_as_taught"
 """Wrong: keeps what needs less than half."""
 
-# -    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes]
-# +    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes / 2]
+# -    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes]
+# +    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes / 2]
 
 # %% keeps_all of="right_as_taught"
 """Wrong: prunes nothing."""
 
-# -    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes]
-# +    return [layout for layout in layouts]
+# -    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes]
+# +    return [layout for layout in candidates]
 
 # %% keeps_the_scores of="right_as_taught"
 """Wrong: adds 5as/h, which a fused attention does not keep."""
@@ -42,8 +42,8 @@
 # %% keeps_what_does_not_fit of="right_as_taught"
 """Wrong: the other way round."""
 
-# -    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes]
-# +    return [layout for layout in layouts if rank_bytes(model, layout, sequences) > limit_bytes]
+# -    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes]
+# +    return [layout for layout in candidates if rank_bytes(model, layout, sequences) > limit_bytes]
 
 # %% more_than_there_are of="right_as_taught"
 """Wrong: pp microbatches even where there are fewer."""
@@ -78,20 +78,20 @@
 # %% sorts of="right_as_taught"
 """Wrong: changes the order."""
 
-# -    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes]
-# +    return sorted((layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes), reverse=True)
+# -    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes]
+# +    return sorted((layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes), reverse=True)
 
 # %% sorts_ascending of="right_as_taught"
 """Wrong: sorts, where the order given is asked for."""
 
-# -    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes]
-# +    return sorted(layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes)
+# -    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes]
+# +    return sorted(layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes)
 
 # %% stops_at_the_first of="right_as_taught"
 """Wrong: the first that fits."""
 
-# -    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes]
-# +    return [layout for layout in layouts if rank_bytes(model, layout, sequences) <= limit_bytes][:1]
+# -    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes]
+# +    return [layout for layout in candidates if rank_bytes(model, layout, sequences) <= limit_bytes][:1]
 
 # %% tensor_parallel_alone of="right_as_taught"
 """Wrong: sbh(10 + 24/t), without sequence parallelism."""
@@ -135,8 +135,8 @@ def rank_bytes(model, layout, sequences):
     return rank.states() + rank.activations()
 
 
-def fitting(layouts, model, sequences, limit_bytes):
-    return list(filter(lambda layout: rank_bytes(model, layout, sequences) <= limit_bytes, layouts))
+def fitting(candidates, model, sequences, limit_bytes):
+    return list(filter(lambda layout: rank_bytes(model, layout, sequences) <= limit_bytes, candidates))
 
 
 # %% right_vectors
@@ -156,7 +156,7 @@ def all_bytes(model, table, sequences):
     return states + held * model["layers"] / pp * 34 * model["sequence"] * b * model["hidden"] / tp
 
 
-def fitting(layouts, model, sequences, limit_bytes):
-    table = torch.tensor(layouts, dtype=torch.float64)
+def fitting(candidates, model, sequences, limit_bytes):
+    table = torch.tensor(candidates, dtype=torch.float64)
     keep = all_bytes(model, table, sequences) <= limit_bytes
-    return [layout for layout, kept in zip(layouts, keep.tolist(), strict=True) if kept]
+    return [layout for layout, kept in zip(candidates, keep.tolist(), strict=True) if kept]

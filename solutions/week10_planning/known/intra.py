@@ -113,7 +113,10 @@ def shardings(node_costs, edges):
 # -            model.addConstr(sum(column) == y)
 
 # %% tries_everything
-"""Wrong: prices all combinations: right for four operators, hopeless for fourteen."""
+"""Wrong: prices all combinations: right for four operators, hopeless for fourteen.
+
+Not in sight: the visible cases have four operators.
+"""
 
 from itertools import product
 

@@ -12,8 +12,8 @@ def step_seconds(model, layout, sequences, gpu):
     return ((sequences / dp / b + pp - 1) * (work + wire) + data) / (tp * pp)
 
 
-def ranked(layouts, model, sequences, gpu):
-    left, found = list(layouts), []
+def ranked(candidates, model, sequences, gpu):
+    left, found = list(candidates), []
     while left:
         found.append(min(left, key=lambda layout: step_seconds(model, layout, sequences, gpu)))
         left.remove(found[-1])
@@ -39,9 +39,9 @@ def step_seconds(model, layout, sequences, gpu):
     return seconds
 
 
-def ranked(layouts, model, sequences, gpu):
-    pairs = [(step_seconds(model, layout, sequences, gpu), place) for place, layout in enumerate(layouts)]
-    return [layouts[place] for _, place in sorted(pairs)]
+def ranked(candidates, model, sequences, gpu):
+    pairs = [(step_seconds(model, layout, sequences, gpu), place) for place, layout in enumerate(candidates)]
+    return [candidates[place] for _, place in sorted(pairs)]
 
 
 # %% a_reduce_scatter
@@ -61,8 +61,8 @@ def step_seconds(model, layout, sequences, gpu):
     return (m + pp - 1) * (work + tensor) + gradients
 
 
-def ranked(layouts, model, sequences, gpu):
-    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu))
+def ranked(candidates, model, sequences, gpu):
+    return sorted(candidates, key=lambda layout: step_seconds(model, layout, sequences, gpu))
 
 
 # %% all_layers of="a_reduce_scatter"
@@ -77,8 +77,8 @@ def ranked(layouts, model, sequences, gpu):
 # -    tensor = 4 * model["layers"] / pp * (tp - 1) / tp * activation / gpu["nvlink"]
 # +    tensor = 4 * model["layers"] / pp * 2 * (tp - 1) / tp * activation / gpu["nvlink"]
 
-# -    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu))
-# +    return list(layouts)
+# -    return sorted(candidates, key=lambda layout: step_seconds(model, layout, sequences, gpu))
+# +    return list(candidates)
 
 # %% bubble_off_by_one of="a_reduce_scatter"
 """Wrong: p for p - 1."""
@@ -95,8 +95,8 @@ def ranked(layouts, model, sequences, gpu):
 # -    tensor = 4 * model["layers"] / pp * (tp - 1) / tp * activation / gpu["nvlink"]
 # +    tensor = 4 * model["layers"] / pp * 2 * (tp - 1) / tp * activation / gpu["nvlink"]
 
-# -    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu))
-# +    return sorted(layouts)
+# -    return sorted(candidates, key=lambda layout: step_seconds(model, layout, sequences, gpu))
+# +    return sorted(candidates)
 
 # %% counts_an_all_reduce_once of="a_reduce_scatter"
 """Wrong: S for 2(t-1)/t S."""
@@ -143,8 +143,8 @@ def ranked(layouts, model, sequences, gpu):
 # -    tensor = 4 * model["layers"] / pp * (tp - 1) / tp * activation / gpu["nvlink"]
 # +    tensor = 4 * model["layers"] / pp * 2 * (tp - 1) / tp * activation / gpu["nvlink"]
 
-# -    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu))
-# +    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu), reverse=True)
+# -    return sorted(candidates, key=lambda layout: step_seconds(model, layout, sequences, gpu))
+# +    return sorted(candidates, key=lambda layout: step_seconds(model, layout, sequences, gpu), reverse=True)
 
 # %% tensor_on_the_network of="a_reduce_scatter"
 """Wrong: tensor parallelism over the slow link."""
@@ -158,8 +158,8 @@ def ranked(layouts, model, sequences, gpu):
 # -    tensor = 4 * model["layers"] / pp * (tp - 1) / tp * activation / gpu["nvlink"]
 # +    tensor = 4 * model["layers"] / pp * 2 * (tp - 1) / tp * activation / gpu["nvlink"]
 
-# -    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu))
-# +    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu))[:1]
+# -    return sorted(candidates, key=lambda layout: step_seconds(model, layout, sequences, gpu))
+# +    return sorted(candidates, key=lambda layout: step_seconds(model, layout, sequences, gpu))[:1]
 
 # %% two_byte_gradients of="a_reduce_scatter"
 """Wrong: gradients of 2 bytes, 4 in all."""
@@ -231,6 +231,6 @@ def step_seconds(model, layout, sequences, gpu):
     ) / link
 
 
-def ranked(layouts, model, sequences, gpu):
-    b = min(layouts, key=lambda one: step_seconds(model, one, sequences, gpu))
-    return [b, *[one for one in layouts if one != b]]
+def ranked(candidates, model, sequences, gpu):
+    b = min(candidates, key=lambda one: step_seconds(model, one, sequences, gpu))
+    return [b, *[one for one in candidates if one != b]]

@@ -1,72 +1,72 @@
 # %% right_computed
-"""Different: puts the names together."""
+"""Different: computes the numbers."""
 
 reading_answers = {
-    "order": [name + "p" for name in "tcedp"],
+    "replicas": 64 // 4 // 2 // 2,
     "fp32_gradients": "grad reduce in fp32",
     "smallest_bucket": 40 * 10**6,
 }
 
 # %% right_dashes
-"""Different: as a tuple, in capitals."""
+"""Different: a number as text, dashes and capitals."""
 
 reading_answers = {
-    "order": ("TP", "CP", "EP", "DP", "PP"),
-    "fp32_gradients": "grad_reduce_in_fp32",
+    "replicas": "4",
+    "fp32_gradients": "GRAD-REDUCE-IN-FP32",
     "smallest_bucket": 40000000,
 }
 
-# %% as_text
-"""Wrong: a text for a list."""
+# %% experts_divide
+"""Wrong: divides by the expert-parallel size as well."""
 
-reading_answers = {"order": "tp-cp-ep-dp-pp", "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
+reading_answers = {"replicas": 1, "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
 
-# %% another_field of="as_text"
+# %% another_field of="experts_divide"
 """Wrong: a field about something else."""
 
-# -reading_answers = {"order": "tp-cp-ep-dp-pp", "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
+# -reading_answers = {"replicas": 1, "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
 # +reading_answers = {
-# +    "order": ["tp", "cp", "ep", "dp", "pp"],
+# +    "replicas": 4,
 # +    "fp32_gradients": "overlap_grad_reduce",
 # +    "smallest_bucket": 40_000_000,
 # +}
 
-# %% ddps_default of="as_text"
+# %% ddps_default of="experts_divide"
 """Wrong: torch's 25 MB."""
 
-# -reading_answers = {"order": "tp-cp-ep-dp-pp", "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
+# -reading_answers = {"replicas": 1, "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
 # +reading_answers = {
-# +    "order": ["tp", "cp", "ep", "dp", "pp"],
+# +    "replicas": 4,
 # +    "fp32_gradients": "grad_reduce_in_fp32",
 # +    "smallest_bucket": 25_000_000,
 # +}
 
-# %% outermost_first of="as_text"
-"""Wrong: the other way round."""
+# %% with_context_ranks of="experts_divide"
+"""Wrong: the ranks that reduce gradients, with those of context parallelism."""
 
-# -reading_answers = {"order": "tp-cp-ep-dp-pp", "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
+# -reading_answers = {"replicas": 1, "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
 # +reading_answers = {
-# +    "order": ["pp", "dp", "ep", "cp", "tp"],
+# +    "replicas": 8,
 # +    "fp32_gradients": "grad_reduce_in_fp32",
 # +    "smallest_bucket": 40_000_000,
 # +}
 
-# %% per_rank of="as_text"
+# %% per_rank of="experts_divide"
 """Wrong: the other term of the max."""
 
-# -reading_answers = {"order": "tp-cp-ep-dp-pp", "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
+# -reading_answers = {"replicas": 1, "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
 # +reading_answers = {
-# +    "order": ["tp", "cp", "ep", "dp", "pp"],
+# +    "replicas": 4,
 # +    "fp32_gradients": "grad_reduce_in_fp32",
 # +    "smallest_bucket": 1_000_000,
 # +}
 
-# %% pipeline_inside of="as_text"
-"""Wrong: the pipeline before data parallelism."""
+# %% experts_replicas of="experts_divide"
+"""Wrong: the data-parallel size of the experts."""
 
-# -reading_answers = {"order": "tp-cp-ep-dp-pp", "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
+# -reading_answers = {"replicas": 1, "fp32_gradients": "grad_reduce_in_fp32", "smallest_bucket": 40_000_000}
 # +reading_answers = {
-# +    "order": ["tp", "cp", "ep", "pp", "dp"],
+# +    "replicas": 2,
 # +    "fp32_gradients": "grad_reduce_in_fp32",
 # +    "smallest_bucket": 40_000_000,
 # +}
@@ -74,4 +74,4 @@ reading_answers = {"order": "tp-cp-ep-dp-pp", "fp32_gradients": "grad_reduce_in_
 # %% unanswered
 """Wrong: left as it was."""
 
-reading_answers = {"order": None, "fp32_gradients": None, "smallest_bucket": None}
+reading_answers = {"replicas": None, "fp32_gradients": None, "smallest_bucket": None}

@@ -120,8 +120,9 @@ def test_optional_points_are_extra_credit(tmp_path, of_double, of_triple, whole)
     with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
         submission = gradebook.find_submission(TINY_WEEK, "ada")
         assert (submission.score, submission.max_score) == (whole, 3 + 2)  # the core, and the written answer
-    page = result.page.read_text()
-    assert f"{of_triple:g} / 2, optional" in page and f"{whole:g} of" in " ".join(page.split())
+    page = " ".join(result.page.read_text().split())
+    assert f"{of_triple:g} / 2, optional" in page and f"{whole:g} of 5 points" in page
+    assert (f"{of_triple:g} of these points are extra" in page) == (of_triple > 0)
     assert verdict_files.total({"exercises": exercises}) == (whole, 3.0)
 
 

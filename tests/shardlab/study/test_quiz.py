@@ -41,9 +41,35 @@ def test_a_seed_draws_the_same_numbers_and_another_seed_others():
     assert quiz.numbers(1, 5) == quiz.numbers(1, 5) != quiz.numbers(1, 6)
 
 
-def test_every_drawn_question_has_a_sensible_answer():
-    for seed in range(300):
+SEEDS = range(2000)
+
+
+def test_quiz_1_draws_no_trivial_question():
+    for seed in SEEDS:
+        asked = quiz.numbers(1, seed)
+        assert asked[4]["hidden"] <= min(asked[4]["compute"], asked[4]["communicate"])
+        assert asked[8]["parameters"] % asked[8]["n"], "a shard without padding"
+        assert asked[10]["h"] % asked[10]["a"] == asked[10]["a"] % asked[10]["t"] == 0, "heads that cannot be split"
+
+
+def test_quiz_2_draws_no_trivial_or_unrealistic_question():
+    for seed in SEEDS:
         asked = quiz.numbers(2, seed)
-        mesh, mfu = asked[5], ANSWERS[2][6](**asked[6])
-        assert mesh["rank"] < mesh["dp"] * mesh["pp"] * mesh["tp"] and 0 < mfu < 100
+        assert asked[1]["m"] >= asked[1]["p"] and asked[2]["m"] % asked[2]["p"] == 0
         assert asked[4]["i"] < asked[4]["p"]
+        mesh = asked[5]
+        assert mesh["tp"] <= mesh["rank"] < mesh["dp"] * mesh["pp"] * mesh["tp"]
+        assert 15 < ANSWERS[2][6](**asked[6]) < 60, "an MFU that nobody measures"
+        assert asked[8]["k"] < asked[8]["experts"], "every expert gets every token"
+        assert ANSWERS[2][10](**asked[10]) < 80, "more than a GPU holds"
+
+
+def test_counts_are_ints_which_the_check_compares_exactly():
+    counts = {number: [] for number in quiz.QUIZZES}
+    for number, answers in ANSWERS.items():
+        asked = quiz.numbers(number, 1)
+        counts[number] += [place for place in answers if type(answers[place](**asked[place])) is int]
+        page = notebooks.read_source(f"quiz{number}").cells[0].source
+        *most, last = map(str, counts[number])
+        assert f"Questions {', '.join(most)} and {last} need the exact whole number." in " ".join(page.split())
+    assert counts == {1: [2, 8], 2: [3, 4, 5]}

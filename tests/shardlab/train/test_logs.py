@@ -150,6 +150,7 @@ def test_the_curve_of_two_runs():
     words = draw_losses(ax, [[(1, 5.0), (2, 4.0)], [(2, 4.0), (3, 3.5)]])
     assert words == "In words: the loss goes from 5.000 to 3.500 in 3 steps, in 2 runs; each later run begins at a dot."
     assert "from 5.00 to 3.50" in ax.get_title(loc="left")
+    assert draw_losses(ax, [[(1, 5.0), (2, 4.0)]] * 2).endswith("in 2 steps, in 2 runs that begin together.")
     with pytest.raises(ValueError, match="at least one run"):
         draw_losses(ax, [[]])
 
