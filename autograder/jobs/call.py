@@ -13,7 +13,7 @@ from shardlab import meter
 from shardlab.ranks.inside import Part, own_traceback
 from torch.distributed import distributed_c10d
 
-from autograder.jobs import marked, plain, student, trained, wire
+from autograder.jobs import marked, masked, plain, student, trained, wire
 from autograder.jobs.seat import Seal, Seat
 
 _OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*\n)*')
@@ -86,7 +86,7 @@ def _no_world() -> Iterator[None]:
 
 def told(error: BaseException) -> str:
     """A student's own traceback, without this folder's frames."""
-    return _OUR_FRAMES.sub("", own_traceback(error))[-MOST_ERROR:]
+    return masked.explained(error, _OUR_FRAMES.sub("", own_traceback(error))[-MOST_ERROR:])
 
 
 def _no_new_group(*_: Any, **__: Any) -> None:

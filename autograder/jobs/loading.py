@@ -12,7 +12,7 @@ from mmap import mmap
 MOST_SECONDS = 20.0  # on an idle machine a page's cells take hundredths of a second
 COMPLAINT = (
     f"After {MOST_SECONDS:g} s the cells of the notebook were still running, before your function was called. Code "
-    "outside functions must finish quickly."
+    "outside functions must finish quickly. A busy machine can also be the reason: try again."
 )
 
 

@@ -5,10 +5,7 @@ import __future__
 
 import ast
 import builtins
-import functools
 import gc
-import importlib.abc
-import importlib.machinery
 import inspect
 import linecache
 import pickle
@@ -18,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -34,41 +30,6 @@ _FUTURES = __future__.annotations.compiler_flag  # the only flag that changes ho
 
 class StudentError(Exception):
     """The cells do not define the requested functions; the message is shown to the student."""
-
-
-class Masked(importlib.abc.MetaPathFinder):
-    """Block imports of modules that implement what an exercise asks for."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = tuple(names)
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Raise ImportError with the reason for a masked module; None lets the next finder look."""
-        if any(fullname == name or fullname.startswith(name + ".") for name in self._names):
-            raise ImportError(f"{fullname} is hidden while this exercise is checked, because it contains the answer")
-        return None
-
-
-def mask(names: Sequence[str]) -> None:
-    """Hide modules of shardlab from later imports, in this process and its forks.
-
-    Modules that were imported already are emptied, because other code may still refer to them.
-    """
-    sys.meta_path.insert(0, Masked(names))
-    known, num_modules = loaded()
-    later = list(islice(reversed(sys.modules), max(0, len(sys.modules) - num_modules)))
-    for name in [m for m in (*known, *later) if any(m == n or m.startswith(n + ".") for n in names)]:
-        sys.modules.pop(name).__dict__.clear()
-
-
-@functools.cache
-def loaded() -> tuple[list[str], int]:
-    """The modules of shardlab that were imported at the first call, and the number of all modules.
-
-    The first call comes before the fork: walking through sys.modules changes the reference count of each name, which
-    would copy a thousand shared pages, a quarter of all that a rank copies.
-    """
-    return [name for name in sys.modules if name.split(".")[0] == "shardlab"], len(sys.modules)
 
 
 def load(

@@ -21,7 +21,7 @@ from shardlab.meter import place
 from shardlab.ranks.shared_pages import prepare_to_fork
 from shardlab.ranks.supervise import end_with_parent
 
-from autograder.jobs import confine, contained, job, loading, message, parcels, places, reduce_scatter, student, tags
+from autograder.jobs import confine, contained, job, loading, masked, message, parcels, places, reduce_scatter, tags
 from autograder.jobs.message import Report, Request
 from autograder.jobs.rehearsal import rehearse
 
@@ -84,7 +84,7 @@ def _leave_and_work(request: Request, parts: Sequence[int], answer: int, held: i
             raise OSError("namespaces are not available any more, although they were when this program started")
         else:
             os.setsid()
-        student.mask(request.masked)  # once for all ranks
+        masked.mask(request.masked)  # once for all ranks
         with job.listener(request, level) as listener:  # reply before closing it, which takes a while
             _hand_in(answer, message.encode(job.work(request, parts, (answer, held, 3, 4), listener, level)))
             os.write(held, b".")
@@ -113,7 +113,7 @@ def main() -> None:
     reduce_scatter.install()
     tags.ignore()
     places.shown()  # cached here, so that forked jobs inherit it; the same holds for the next line
-    student.loaded()
+    masked.loaded()
     for path in Path(__file__).parent.glob("*.py"):
         place.hide(str(path))  # so that no report names a line of the grader
     rehearse()

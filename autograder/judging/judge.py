@@ -17,7 +17,8 @@ from shardlab.ranks.warm import WorkerLost
 
 from autograder.checks import packets
 from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
-from autograder.jobs import plain
+from autograder.jobs import masked, plain
+from autograder.jobs.loading import COMPLAINT
 from autograder.jobs.message import Job, Report
 from autograder.reading.program import passed_over, planned
 from autograder.reading.stand_ins import with_mine
@@ -25,6 +26,7 @@ from autograder.sandboxes.zygote import SandboxLost, Zygote
 
 ATTEMPTS = 3  # a machine fault is tried again, and never scored as an answer
 NO_HINT = ("Right, but", "The ranks sent", "The cell ")  # beginnings of problems that are not about wrong numbers
+NO_HINTS = (masked.UNAVAILABLE, COMPLAINT)  # in problems that no hint of the exercise is about
 MOST_TEXT = 3000  # characters of feedback for a student
 
 
@@ -137,8 +139,9 @@ class Judge:
         for (case, task), reply in zip(cases, replies, strict=True):
             failed = False
             try:
-                problem = check.judge(case, task, reply)
-                problem = problem and (_of_inputs(task, reply) or problem)
+                unavailable = _unavailable(reply)
+                problem = unavailable or check.judge(case, task, reply)
+                problem = problem and (unavailable or _of_inputs(task, reply) or problem)
             except WorkerLost:  # the check ran ranks itself, and this machine lost them
                 raise
             except Exception as error:  # a forged report can crash a check, and so can a bug in the check
@@ -146,8 +149,8 @@ class Judge:
                 name = type(error).__name__
                 problem = f"This check cannot read what a rank returned ({name}). Return what the exercise asks for."
             if problem is not None:
-                hint = not (failed or problem.startswith(NO_HINT))
-                text = f"{_name(case)}: {problem}" if "ranks" in case else problem
+                hint = not failed and not problem.startswith(NO_HINT) and hints_help(problem)
+                text = f"{_name(case)}: {problem}" if "ranks" in case and not unavailable else problem
                 claims = next((one["not_run"] for one in reply.ranks if "not_run" in one), [])
                 text = "\n".join([text, *passed_over(job.answer, claims)])
                 is_whole = len(cases) > 1 and replies[0] is replies[1]
@@ -275,9 +278,28 @@ def seed_for(seed: int, *names: str) -> int:
 def _lost(check: Check, error: SandboxLost | WorkerLost, *, its_own: bool) -> Verdict:
     """No grade if the machine failed; 0 points if it repeatedly fails only for this answer."""
     text = clean(f"Not graded: {error}.")
-    if its_own:
+    if not its_own:
+        text += " A busy machine can be the reason: try again."
+    else:
         text += f" This happened {ATTEMPTS} times with this answer, but a harmless answer runs in the same sandbox."
     return Verdict(check.exercise, 0.0, check.points, text, fault=not its_own, look=its_own)
+
+
+def _unavailable(reply: Reply) -> str | None:
+    """The sentence of an answer that used a hidden module, whatever the check would say about its result."""
+    for reported in reply.ranks:
+        answers = reported.get("answers")
+        for one in (reported, *(answers if isinstance(answers, list) else ())):
+            texts = [one.get(key) for key in ("refused", "raised")] if isinstance(one, dict) else []
+            said = [masked.said_in(text) for text in texts if isinstance(text, str)]
+            if found := next(filter(None, said), None):
+                return found
+    return None
+
+
+def hints_help(text: str) -> bool:
+    """Whether an exercise's hints can help: not if its function was not called, or used a hidden module."""
+    return not any(words in text for words in NO_HINTS)
 
 
 def _of_inputs(task: Task, reply: Reply) -> str | None:
@@ -295,7 +317,7 @@ def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Ver
     points = round(check.points * earned, 4)
     if not problems:
         return Verdict(check.exercise, points, check.points, "Correct.")
-    text = "\n".join(problem.text for problem in problems.values())
+    text = "\n".join(dict.fromkeys(problem.text for problem in problems.values()))
     if points:
         right = ", ".join(sorted(part for part in parts if part not in problems))
         text += f"\nRight: {right}."

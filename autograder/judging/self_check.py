@@ -19,7 +19,7 @@ from autograder import weeks
 from autograder.checks.base import Case, Check
 from autograder.judging.card import Result, card
 from autograder.judging.compared import Compared, comparing
-from autograder.judging.judge import Judge, Verdict
+from autograder.judging.judge import Judge, Verdict, hints_help
 from autograder.judging.keeping import keep_passed
 from autograder.judging.measured import Measured, noting
 from autograder.judging.told import told
@@ -111,7 +111,9 @@ def in_notebook() -> bool:
 
 
 def _offer_hint(found: Check, verdict: Verdict, hints: Mapping[int, str]) -> None:
-    """Show a button for hints that the card does not show, if there are any; never raises."""
+    """Show a button for hints that the card does not show, if there are any that can help; never raises."""
+    if not hints_help(verdict.text):
+        return
     levels = {*hints} | ({1} if told(verdict.text).hint else set())
     if len(levels) < len(found.hints):
         with suppress(Exception):

@@ -112,8 +112,8 @@ def block(step=20):
 
 # %% [markdown]
 # At step 20 the backward has reached f's copy. Each rank multiplied this copy by *its* columns, so it knows only
-# their part of the gradient. Around f and g, a tensor that is R in the forward has a gradient that is P, and vice
-# versa.
+# their part of the gradient. f's output is R and its gradient P; g's input is P and its gradient R. Every other tensor
+# is in the same state as its gradient.
 #
 # ## 3 · What it sends
 #
@@ -126,7 +126,7 @@ def block(step=20):
 # **`tensor_parallel_bill(num_ranks, batch, sequence, hidden, vocabulary)`** returns three numbers, the bytes that a
 # rank sends: in a layer's forward and backward, for the loss when three numbers per token are all-reduced, and for
 # the loss when all logits are gathered. Activations and logits take two bytes each, the three numbers four. Count the
-# all-reduces in the figure. *About 4 lines.*
+# all-reduces in the figure, and use plain arithmetic: `costs` is hidden from graded answers. *About 4 lines.*
 #
 # **By hand**, two ranks, one sequence of 2 tokens, hidden size 4, vocabulary 8. An activation takes 2 · 2 · 4 = 16
 # bytes, and a ring all-reduce over two ranks sends 2 · 1/2 of that, 16; a layer has four all-reduces: 64. Three
@@ -159,9 +159,9 @@ check("week05.bill", tensor_parallel_bill, cases=[llama, gpt2])
 # The Megatron paper calls them **f** and **g**. f passes x to every rank's columns: it does nothing forward and sums
 # backward. g adds up the results of the rows: it sums forward and does nothing backward. Why is "nothing" right?
 #
-# An operator and its backward are **adjoint** (伴随): ⟨f x, y⟩ = ⟨x, f*y⟩ for all x and y. In such a product, an R
-# tensor counts once; S and P tensors count on every rank. By hand: `x = [1 2]` on both ranks, and f makes two copies
-# whose gradients are `[3 0]` and `[1 1]`:
+# An operator and its backward are **adjoint** (伴随): ⟨f x, y⟩ = ⟨x, f*y⟩ for all x and y. If both tensors of such a
+# product are the same on all ranks, it counts once; otherwise add the products of all ranks. By hand: `x = [1 2]` on
+# both ranks, and f makes two copies whose gradients are `[3 0]` and `[1 1]`:
 #
 # | | |
 # |---|---|
@@ -189,8 +189,8 @@ print("rank 0:  ", shardlab.run(double_it, ranks=2)[0])
 # %% [markdown]
 # No error: gloo adds memory element by element, and `clone` keeps the memory layout. A *contiguous* (连续) copy does
 # not: `x.clone(memory_format=torch.contiguous_format)`. Megatron-Core 0.16.1 has the opposite bug: its `_reduce`
-# reduces `x.contiguous()` and returns `x`. If x was contiguous, both are the same tensor. If not, x is returned
-# unchanged, and nothing is reduced ([Megatron-LM 5337](https://github.com/NVIDIA/Megatron-LM/issues/5337)).
+# reduces `x.contiguous()` and returns `x`. If x was not contiguous, it is returned unchanged: nothing is reduced
+# ([Megatron-LM 5337](https://github.com/NVIDIA/Megatron-LM/issues/5337)).
 #
 # The given next cell applies an operator to x, adds x to the result, and runs the backward. With `transposed`, the
 # operator gets transposed tensors in both directions.
@@ -295,9 +295,9 @@ for name, (operator, copies_in) in operators.items():
     print(f"{name}: <op x, y> and <x, backward y> are", shardlab.run(two_products, operator, copies_in, ranks=3)[0])
 
 # %% [markdown]
-# It is off by a factor of t, because every rank already had the full gradient. A model still trains, with a learning
-# rate that depends on t. The operator is right where each rank continues with its own part of the loss; here all
-# ranks have the same loss.
+# f and g print the same number, because the x of one is the y of the other. The third operator is off by a factor of
+# t, because every rank already had the full gradient. A model still trains, with a learning rate that depends on t.
+# The operator is right where each rank continues with its own part of the loss; here all ranks have the same loss.
 #
 # ## 5 · Columns, then rows
 #
@@ -325,7 +325,7 @@ for ranks in (1, 2, 4):
 # Two serving engines had this bug ([text-generation-inference
 # 1036](https://github.com/huggingface/text-generation-inference/issues/1036), [MinivLLM
 # 80](https://github.com/Wenyueh/MinivLLM/issues/80)). Others add it only on rank 0 ([nano-vllm
-# 99](https://github.com/GeeeekExplorer/nano-vllm/issues/99) discusses that), which is correct in the forward and
+# 99](https://github.com/GeeeekExplorer/nano-vllm/issues/99)), which is correct in the forward and
 # enough for serving. **What happens when such a model is trained?**
 #
 # <details><summary>Then open this</summary>
@@ -337,8 +337,6 @@ for ranks in (1, 2, 4):
 # `up_bias` and `down` are this rank's parts; `x` and `down_bias` are replicated. Use one all-reduce forward and one
 # backward. First give f and g Megatron's names: `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`
 # apply `ToAll` and `SumOfAll`. *About 4 lines.*
-#
-# The given `mlp_step` runs your `mlp` forward and backward.
 
 
 # %% exercise="week05.mlp"
@@ -397,9 +395,10 @@ check("week05.mlp", mlp_step, cases=[equal, uneven, alone])
 #
 # **`vocabulary_loss(logits, targets, vocabulary, *, group)`**: `logits` is `[tokens, ⌈V/t⌉]`, this rank's columns,
 # float32; `targets` are token numbers, the same on all ranks. It returns the loss of each token, and the gradient of
-# their *mean* with respect to this rank's logits. Logits may be as large as 200. A rank contributes no more than
-# **three numbers per token** to its messages. Which targets are this rank's, and in which column, is given: you need
-# `rows`, `place` and `is_mine` for the target's logit and for the 1 in the gradient. *About 9 more lines.*
+# their *mean* with respect to this rank's logits. Logits may be as large as 200. An all-reduce takes the maximum with
+# `dist.ReduceOp.MAX`. A rank contributes no more than **three numbers per token** to its messages. Which targets are
+# this rank's, and in which column, is given: you need `rows`, `place` and `is_mine` for the target's logit and for the
+# 1 in the gradient. *About 9 more lines.*
 
 
 # %% exercise="week05.cross-entropy"
@@ -534,8 +533,8 @@ draw_both(steps_as_found, "As found: all ranks drop the same positions of split 
 #
 # **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above without the bug. It returns a
 # list of pairs (hidden, output), one per step. Hidden masks differ between ranks and steps; output masks differ
-# between steps and are the same on all ranks; no two masks come from the same random numbers, not even shifted or
-# mirrored. Send no mask. *The function above with one word less.*
+# between steps and are the same on all ranks; no two masks come from the same random numbers. Send no mask. *The
+# function above with one word less.*
 
 
 # %% exercise="week05.dropout"
@@ -566,24 +565,25 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 #
 # ## 9 · Read real code
 #
-# `record` runs the installed Megatron-Core and notes all calls, and visits to
-# the lines below. Model: embedding, `blocks` MLPs, head, loss.
+# `record` runs the installed Megatron-Core on a model of an embedding, `blocks` MLPs, a head and a loss. It notes
+# every collective, and every visit to the two matrix products printed below.
 #
-# **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; a run decides:
+# **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; a run decides. Activations are
+# `[s, b, h]`; `f` is the MLPs' inner width; `tp` may be 1.
 #
-# 1. `"ranks"`: global ranks of each call's group;
-# 2. `"weight"`: its shape at the **second** visit to the line in `forward`;
+# 1. `"ranks"`: the global ranks in this rank's group, one list, because all calls use one group;
+# 2. `"weight"`: its shape at the **second** visit to the line in `forward` (the embedding does not reach it);
 # 3. `"followed"`: which visits to the line in `backward` have a call before the next?
 # 4. `"calls"`: the shapes of all-reduced tensors, in order.
 #
-# **By hand**, two ranks, one MLP: g of embedding and row layer, three numbers per token, f of head and column layer: 7
-# shapes. The backward visits head, row, column: `[1, 3]`. *About 8 lines.*
+# **By hand**, two ranks, one MLP: the operator g of embedding and row layer, three numbers per token, the operator f of
+# head and column layer: 7 shapes. The backward visits head, row, column: `[1, 3]`. *About 8 lines.*
 
 # %%
 from autograder.traces import TensorParallel, places, record
 
-for place in places.LINEAR:
-    print(place.path, place.source(before=1), sep="\n")
+print(places.MATMUL.path, places.MATMUL.source(before=1), sep="\n")
+print("...", places.GRAD_INPUT.source(after=13), sep="\n")
 
 
 # %% exercise="week05.reading"
@@ -624,8 +624,8 @@ print(record(TensorParallel(**sizes), 6, places.LINEAR))
 #
 # **By hand**, one rank, h = 2 and s = 1: the forward takes 24·4 + 4·1·2 = 104 operations, with the backward 312. At
 # 100 operations per second that is 3.12 s, without messages. On two ranks it is 1.56 s, plus four all-reduces of
-# 2·1·2 = 4 bytes, which send 4 bytes each: 16 bytes, over `inside`. Four ranks on two nodes of two send 2 · 3/4 · 4 =
-# 6 bytes in each, 24 in total, through two cards at once.
+# 2·1·2 = 4 bytes, which send 4 bytes each: 16 / `inside` seconds. Four ranks on two nodes of two send 2 · 3/4 · 4 = 6
+# bytes per all-reduce, 24 per rank, through two cards at once: 24 / min(`inside`, 2 · `between`) seconds.
 
 
 # %% exercise="week05.why-eight"
@@ -772,8 +772,7 @@ for ranks in (8, 16, 32, 64):
 # | on rank | 0 | 0 | 0 | 1 | 1 | 1 |
 # | its key head | 0 | 0 | **1** | **1** | 2 | 2 |
 #
-# Both ranks need key head 1. A fourth, empty key head would not help: with key heads 0 and 1 on rank 0, query head 3
-# on rank 1 still needs head 1. So the small key and value matrices stay replicated, and each rank uses the heads it
+# Both ranks need key head 1. So the small key and value matrices stay replicated, and each rank uses the heads it
 # needs. But then it sees only *its* part of their gradient.
 #
 # **`attention(x, queries, keys, values, out, width, *, group)`** returns the output of causal attention, `[S, H]`,
@@ -781,7 +780,7 @@ for ranks in (8, 16, 32, 64):
 # are this rank's parts; `keys` and `values` `[H, kv heads · width]` are replicated. All ranks have the same number of
 # query heads, in rank order. In the backward each rank gets the full gradient of keys and values. *About 7 lines.*
 #
-# `attention_step` is given: it calls your `attention` and returns the output and the gradients of the five inputs.
+# `attention_step` is given.
 #
 # **Target:** two all-reduces of S · H numbers, and one each for the gradients of keys and values, of H · kv heads ·
 # width numbers. S is larger than H here: anything else of sequence length is too much.

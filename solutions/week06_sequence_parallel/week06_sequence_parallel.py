@@ -128,7 +128,7 @@ figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 #
 # **`activation_bytes(s, b, h, a, t)`** returns six numbers, the bytes that one layer keeps on one rank: with no
 # parallelism; with tensor parallelism; with tensor and sequence parallelism; the last two again with selective
-# recomputation; and with full recomputation (2sbh, not split). *About 4 lines.*
+# recomputation; and with full recomputation (2sbh, not split). Graded answers cannot use `costs`. *About 4 lines.*
 #
 # **By hand**, s = 2, b = 1, h = 4, a = 2, t = 2: sbh = 8, and the scores are 5as/h = 5 per unit. No parallelism:
 # 8·(34 + 5) = 312. Tensor parallel: 8·(10 + 24/2 + 5/2) = 196; with sequence parallelism 312/2 = 156. Selective
@@ -168,8 +168,8 @@ check("week06.activations", activation_bytes, cases=[gpt3, {"s": 512, "b": 4, "h
 #
 # **Write `gather_sequence` and `scatter_sequence`**, forward and backward. (They are the paper's g and ḡ; week 5's g
 # is a different operator.) `x` is `(positions, b, h)` and is not necessarily contiguous in memory (use
-# `contiguous()`). If a sequence cannot be split evenly, raise a ValueError **on every rank, before anything is
-# sent**, that names the number of positions and the number of ranks. *About 12 lines.* The check calls
+# `contiguous()`). If `scatter_sequence` cannot split its positions evenly, raise a ValueError **on every rank, before
+# anything is sent**, that names the number of positions and the number of ranks. *About 12 lines.* The check calls
 # `there_and_back`; do not change it.
 #
 # <details><summary>Hint: what to call</summary>
@@ -269,8 +269,8 @@ uneven = {"ranks": 2, "rows": 1, "batch": 1, "width": 2, "more": 1}
 check("week06.operators", there_and_back, cases=[by_hand, three, uneven, by_hand | {"ranks": 1, "rows": 2}])
 
 # %% [markdown]
-# **Predict, then measure.** This is the dot-product test on four ranks: the forward of an operator on the left, its
-# backward on the right. If your two sides differ, one of your four methods is wrong.
+# **The dot-product test**, on four ranks: the forward of an operator on the left, its backward on the right. If your
+# two sides differ, one of your four methods is wrong. (Both lines print one number: the x of one is the other's y.)
 
 
 # %%
@@ -434,8 +434,10 @@ for name, finish in {"nothing": nothing, "averaged": averaged}.items():
     print(f"{name:8}: loss {loss:.4f}, gains of the ranks differ by {apart:.3f}, from one process by {off:.3f}")
 
 # %% [markdown]
-# Neither loss looks wrong; both are even lower. Comparing ranks reveals copies that drift apart. Only a comparison with
-# one process reveals the mean: the norms learn t times too slowly, which Adam hides. Real cases:
+# Neither loss looks wrong; both are even lower. With `nothing`, each rank fits its own gain to its own positions.
+# `averaged` is luck: it is behind after 10 steps at a tenth of the learning rate, and after 160 steps at this one.
+# Comparing ranks reveals copies that drift apart. Only a comparison with one process reveals the mean: the norms
+# learn t times too slowly, which Adam hides. Real cases:
 # [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446) and
 # [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257), without the sum;
 # [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259) turns a mean into a sum.
@@ -456,8 +458,8 @@ for t in (2, 4):
     print(f"{t} ranks: gradients of {shardlab.run(same_work_everywhere, ranks=t)[0]}")
 
 # %% [markdown]
-# **`finish_gradients(gradients, kinds, *, tp_group, dp_group)`** returns new gradients, equal to those of one process
-# for the mean over the replicas of `dp_group`. `kinds[i]` is the kind of parameter i: `"split"`, this rank's part of
+# **`finish_gradients(gradients, kinds, *, tp_group, dp_group)`** returns new gradients: those of one process, averaged
+# over the replicas in `dp_group`. `kinds[i]` is the kind of parameter i: `"split"`, this rank's part of
 # a matrix; `"sequence"`, a replicated weight that has seen only this rank's positions; `"whole"`, a replicated weight
 # that has seen every position on every rank. On each group, send only what must be sent there. *About 8 lines.*
 #
@@ -502,10 +504,10 @@ check("week06.norm", finish_gradients, cases=[*cases, low])
 # loss. So save the random state (随机数状态) before the forward, restore it for the second run, **and set it back
 # afterwards**: the next draw must not return the same numbers again.
 #
-# **Write `Recompute`**: `recompute_function(function, generator, *tensors)` returns `function(*tensors)`; all tensors
-# need gradients, and the function draws from `generator`. A Function's `forward` runs without a graph, and anything
-# not saved in `ctx` is freed as soon as it returns. (`torch.utils.checkpoint` restores only the global generator.)
-# *About 11 lines.*
+# **Write `Recompute`**: `recompute_function(function, generator, *tensors)` returns `function(*tensors)`, one tensor;
+# all inputs need gradients, and the function draws from `generator`. A Function's `forward` runs without a graph, and
+# anything not saved in `ctx` (`ctx.name = …` keeps any object) is freed as soon as it returns.
+# (`torch.utils.checkpoint` restores only the global generator.) *About 11 lines.*
 
 
 # %% exercise="week06.recompute"
@@ -569,7 +571,7 @@ check("week06.recompute", through_layers, cases=[short, long])
 # |---|---|
 # | RMSNorm | its input, and one float32 per position (LayerNorm saves a mean and a scale) |
 # | a matrix | its input; matrices that read the same tensor share it |
-# | grouped keys (GQA, 分组查询) | nothing more: a query heads share k key heads and k value heads, each d wide |
+# | grouped keys (GQA, 分组查询) | nothing: `a` query heads share `k` key heads and `k` value heads, each `d` wide |
 # | attention in one kernel (flash) | queries, keys, values, its output, one float32 per query head and position |
 # | SwiGLU, `(silu(x @ gate) * (x @ up)) @ down`, f wide | SiLU its input; the product both factors |
 # | rotary positions | cosines and sines, one table for all layers: not counted |
@@ -577,7 +579,8 @@ check("week06.recompute", through_layers, cases=[short, long])
 # A tensor counts once, no matter how many operators save it.
 #
 # **By hand**, one position, h = 4, a = 2, k = 1, d = 2, f = 8. A norm saves 2·4 + 4 = 12 bytes, both 24. Their outputs
-# take 8 each, 16. Attention: queries 8, keys 4, values 4, the output 8, which the next matrix shares, and 2·4 = 8: 32.
+# take 8 each, 16. Attention: queries 8, keys 4, values 4, the output 8, which the next matrix shares, and a float32
+# for each of 2 heads, 8: 32.
 # The MLP between its matrices: `x @ gate`, its SiLU, `x @ up` and the product, 4·16 = 64, of which `down` shares the
 # last.
 #
@@ -625,16 +628,17 @@ print(f"attention {attention / total:.0%}, MLP {between / total:.0%}; SiLU and p
 # `record` runs the installed Megatron-Core: a column layer, a row layer, and
 # `gather_from_sequence_parallel_region` for the output.
 #
-# **`predict_trace(tp, s, b, h, whole_gradient)`** returns a dict; a run on `tp` ranks decides. `whole_gradient`: the
-# last gather has `tensor_parallel_output_grad=False`.
+# **`predict_trace(tp, s, b, h, whole_gradient)`** returns a dict; a run on `tp` ranks decides. `whole_gradient`: every
+# rank already has the whole gradient of the output (the last gather has `tensor_parallel_output_grad=False`).
 #
-# 1. `"calls"`: the names of all calls, forward and backward, such as `"all_gather"`;
+# 1. `"calls"`: the names of all calls, forward and backward: `"all_gather"` (or `"all_gather_into_tensor"`), …;
 # 2. `"given"`: for each the shape of the tensor that the rank gives;
 # 3. `"kept"`: the shapes of `input` and `total_input` at the **second** visit to the line below;
 # 4. `"next"`: `[name, shape given]` of the call after the **first** visit.
 #
 # **By hand**, the forward with t = 2, s = 8: the column layer gathers parts of 4 rows, the row layer reduce-scatters 8,
-# the last gather is given 4. Then write each adjoint from right to left. *About 8 lines.*
+# the last gather is given 4. Then write each adjoint from right to left, and what the column layer gathers again
+# (section 6). *About 8 lines.*
 
 # %%
 from autograder.traces import SequenceParallel, places, record
@@ -683,9 +687,9 @@ print(record(layout, 1, places.LINEAR))
 #
 # **`layer_of_530b()`** returns six numbers: the bytes of a layer with tensor parallelism; the bytes with sequence
 # parallelism and selective recomputation; the share of a layer's bytes that selective recomputation saves, with
-# sequence parallelism; the share of FLOPs that it adds to a layer's forward and backward; the share that full
-# recomputation adds; and the teraFLOP/s of each of the 2,240 GPUs, derived from the 60.1 s and the layers' FLOPs, where
-# each forward is computed twice (full recomputation). *About 6 lines.*
+# sequence parallelism; the FLOPs that it adds, as a share of a layer's forward and backward without recomputation; the
+# same share for full recomputation; and the teraFLOP/s of each of the 2,240 GPUs, derived from the 60.1 s and the
+# layers' FLOPs, where each forward is computed twice (full recomputation). *About 6 lines.*
 
 
 # %% exercise="week06.530b"
@@ -707,10 +711,14 @@ check("week06.530b", layer_of_530b)
 # Your sixth number is the first row's, so MT-NLG counts the repeated forward as work. **What share of an A100's peak,
 # 312, remains without it?**
 #
-# Which claims of 2205.05198 hold? Its abstract: a fifth of the memory, over 90% less time for recomputation, and for
-# this model on 2,240 A100 a utilization of 54.2%, "29% faster" than 42.1% with full recomputation. Its table 5: 280
-# sequences on 280 GPUs take 49.05 s with full recomputation, 37.83 s with both ideas. For the latter, Megatron-LM's
-# README gave 56.0% of peak for model FLOPs and 57.0% for hardware FLOPs, which count recomputed ones twice.
+# Which claims about the two ideas hold? The next cell recomputes them:
+#
+# | claim | source |
+# |---|---|
+# | a fifth of the memory; over 90% less time for recomputation | the paper's abstract |
+# | on 2,240 A100 54.2% of the peak, "29% faster" than 42.1% with full recomputation | the abstract |
+# | 280 sequences on 280 GPUs: 49.05 s with full recomputation, 37.83 s with both ideas | the paper's table 5 |
+# | these 37.83 s are 56.0% of the peak; 57.0% if recomputed FLOPs count twice | Megatron-LM's README |
 
 # %%
 tp, both, saved, again, full, printed = layer_of_530b()

@@ -304,8 +304,8 @@ figures.plan_explorer("llama3-70b", "h100", sequences=1024)
 # %% [markdown]
 # ## 7 · Rules of thumb are claims
 #
-# *"TP up to 8, PP across machines, DP last"*, tutorials say. A planner compares the best plan that keeps a rule with the
-# best one that breaks it. The second loop asks how sure we are.
+# *"TP up to 8, PP across machines, DP last"*, tutorials say. A planner compares the best plan that keeps a rule with
+# the best one that breaks it. The second loop asks how sure we are.
 
 # %%
 for name, num_gpus, sequences in [("llama2-7b", 64, 1024), ("gpt3-175b", 1024, 1536), ("llama3-405b", 16384, 2048)]:
@@ -433,9 +433,8 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Memory", u
 #
 # - **OLMo 7B** (trained on Dolma; 2402.00838): FSDP only. It fits, so no axis that sends more is needed.
 # - **Yi 34B** (2403.04652): ZeRO-1 with tensor and pipeline parallelism, in sizes that were not published: tp 8 and pp
-#   4 are our guess. Yi-Lightning adds an expert axis.
-# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model split over 4 of them, states sharded as in ZeRO-3. We plan for
-#   GPUs instead.
+#   4 are our guess.
+# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model split over 4, states sharded as in ZeRO-3. We plan for GPUs.
 # - **Llama 3 405B** (2407.21783, table 4): tp 8, pp 16 with interleaved chunks, dp 128 on 16,384 H100s.
 # - **DeepSeek-V3** (2412.19437, section 3.2): pp 16, experts over 64, ZeRO-1, *no* tensor parallelism: an H800 has
 #   reduced NVLink bandwidth, and DualPipe hides the all-to-all (week 13).
@@ -660,7 +659,7 @@ check("week10.cut", cut)
 # <details><summary>Hint: a product is not linear</summary>
 #
 # `matrix[a][b]` counts if x *and* y are 1. Add a binary z for each pair (a, b) of an edge: the z of row a add up to x,
-# those of column b to y. Then the cost is matrix[a][b] · z.
+# those of column b to y.
 # </details>
 
 
@@ -697,21 +696,22 @@ check("week10.intra", shardings)
 # ### Numbers from guides
 #
 # **`reproduce(source, n)`** returns a list of numbers that a source prints. The docstring lists the keys of `n`. Each
-# source is a fifth.
+# source is a sixth.
 #
 # - `"accelerate"`: the log in its
 #   [Megatron-LM guide](https://huggingface.co/docs/accelerate/usage_guides/megatron_lm) has GPT-2 large on tp 2, pp 2:
-#   210,753,280 parameters on a rank of the first stage, 209,445,120 on the last. Both, exactly. Layers have biases;
+#   210,753,280 parameters on a rank of the first stage, 209,445,120 on the last. Exactly. Layers have biases;
 #   both stages hold the tied, padded `vocab` matrix, split over tp.
-# - `"mt-nlg"`: the FLOP/s of a GPU, from 96·tokens·L·h²·(1 + s/6h + V/16Lh) FLOPs (2104.04473, equation 3) and
-#   `seconds`. MT-NLG 530B reports 126, 121 and 113 TFLOP/s (2201.11990, section 2.4).
+# - `"transformers"`: what a layer takes on a GPU in a pipeline, with ZeRO-3 while gathered, and with tp. If the largest
+#   layer does not fit, its [guide](https://huggingface.co/docs/transformers/perf_train_gpu_many) says "TensorParallel
+#   or ZeRO". **Why no pipeline? When does ZeRO fail?**
+# - `"mt-nlg"`: the FLOP/s of a GPU. MT-NLG 530B reports 126, 121 and 113 TFLOP/s (2201.11990, section 2.4).
 # - `"alpa-ray"`:
 #   [at 175B](https://www.anyscale.com/blog/training-175b-parameter-language-models-at-1000-gpu-scale-with-alpa-and-ray),
 #   179 TFLOP/s count as 57.5% of an A100. This share, and the MFU if a quarter of the FLOPs is recomputation.
 # - `"colossalai"`: the bandwidth terms of
-#   [1D and 3D tensor parallelism](https://colossalai.org/docs/features/3D_tensor_parallel/) on P = q³ ranks, 2(P−1)/P
-#   and 6(q−1)/q³.
-# - `"megatron-bridge"`: the data-parallel size, world/(tp·pp·cp)
+#   [1D and 3D tensor parallelism](https://colossalai.org/docs/features/3D_tensor_parallel/).
+# - `"megatron-bridge"`: the data-parallel size
 #   ([guide](https://docs.nvidia.com/nemo/megatron-bridge/latest/parallelisms.html)).
 
 
@@ -719,11 +719,13 @@ check("week10.intra", shardings)
 def reproduce(source, n):
     """Returns the numbers that a source prints, from its sizes.
 
-    The keys of n, by source:
+    The keys of n, and the number of GPUs N, by source:
         accelerate: layers, hidden, positions, vocab (already padded), tp, pp
-        mt-nlg: layers, hidden, sequence, vocab, sequences (per step), gpus, seconds
+        transformers: parameters (of the layer), gpus. 16 bytes each; ZeRO-3 adds 2 for whole bf16 weights
+        mt-nlg: layers L, hidden h, sequence s, vocab V, sequences (per step), gpus, seconds; a step has
+            96 · tokens · L · h² · (1 + s/6h + V/16Lh) FLOPs (2104.04473, equation 3)
         alpa-ray: hardware (FLOP/s that a GPU executes), peak (FLOP/s)
-        colossalai: q
+        colossalai: q; N = q³ GPUs, 1D: 2(N−1)/N, 3D: 6(q−1)/q³
         megatron-bridge: world, tp, pp, cp
     """
     ### BEGIN SOLUTION
@@ -732,6 +734,9 @@ def reproduce(source, n):
         layers = n["layers"] // n["pp"] * (12 * h * h // tp + 7 * h // tp + 6 * h)
         table = n["vocab"] // tp * h
         return [layers + table + n["positions"] * h, layers + table + 2 * h]
+    if source == "transformers":
+        states, weights = 16 * n["parameters"], 2 * n["parameters"]
+        return [states, states / n["gpus"] + weights, states / n["gpus"]]
     if source == "mt-nlg":
         h, layers, s = n["hidden"], n["layers"], n["sequence"]
         flops = 96 * n["sequences"] * s * layers * h**2 * (1 + s / (6 * h) + n["vocab"] / (16 * layers * h))
@@ -744,7 +749,7 @@ def reproduce(source, n):
     ### END SOLUTION
 
 
-# %% check="week10.sources" points=2 optional=true
+# %% check="week10.sources" points=3 optional=true
 check("week10.sources", reproduce)
 
 # %% [markdown]

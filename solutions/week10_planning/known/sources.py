@@ -37,9 +37,14 @@ def bridge(n):
     return (n["world"] / n["tp"] / n["pp"] / n["cp"],)
 
 
+def large_layer(n):
+    size, ranks = n["parameters"], n["gpus"]
+    return size * 16.0, size * (2 + 16 / ranks), size * 16.0 / ranks
+
+
 def reproduce(source, n):
-    order = "accelerate", "mt-nlg", "alpa-ray", "colossalai", "megatron-bridge"
-    return list((gpt2, mt_nlg, alpa, colossal, bridge)[order.index(source)](n))
+    order = "accelerate", "transformers", "mt-nlg", "alpa-ray", "colossalai", "megatron-bridge"
+    return list((gpt2, large_layer, mt_nlg, alpa, colossal, bridge)[order.index(source)](n))
 
 
 # %% no_biases of="right_as_taught"
@@ -83,3 +88,9 @@ def reproduce(source, n):
 
 # -    return [n["world"] // (n["tp"] * n["pp"] * n["cp"])]
 # +    return [n["world"] // (n["tp"] * n["pp"])]
+
+# %% gathered_weights_are_free of="right_as_taught"
+"""Wrong: forgets the whole weights that ZeRO-3 gathers, so ZeRO looks like tensor parallelism."""
+
+# -        return [states, states / n["gpus"] + weights, states / n["gpus"]]
+# +        return [states, states / n["gpus"], states / n["gpus"]]

@@ -44,9 +44,12 @@ def test_a_seed_draws_the_same_numbers_and_another_seed_others():
 SEEDS = range(2000)
 
 
-def test_quiz_1_draws_no_trivial_question():
+def test_quiz_1_draws_no_trivial_or_unrealistic_question():
     for seed in SEEDS:
         asked = quiz.numbers(1, seed)
+        seconds = ANSWERS[1][3]
+        assert seconds(**asked[3] | {"us": 0}) < 0.985 * seconds(**asked[3]), "forgetting the messages would pass"
+        assert all(ANSWERS[1][place](**asked[place]) < 80 for place in (5, 6)), "more than a GPU holds"
         assert asked[4]["hidden"] <= min(asked[4]["compute"], asked[4]["communicate"])
         assert asked[8]["parameters"] % asked[8]["n"], "a shard without padding"
         assert asked[10]["h"] % asked[10]["a"] == asked[10]["a"] % asked[10]["t"] == 0, "heads that cannot be split"
