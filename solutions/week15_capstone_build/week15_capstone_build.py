@@ -92,8 +92,8 @@ figures.show(figure, figures.draw_groups(ax, mesh.Mesh(tp=2, cp=2, pp=2), 5, ran
 #
 # ## 3 · The data order does not depend on the mesh
 #
-# A run on dp = 4 that continues with dp = 2 must read the same data. So a step's data depends on the seed and the step,
-# not on dp or on the state of a random generator.
+# A run on dp = 4 that continues with dp = 2 must read the same data. So a step's data depends only on the seed and the
+# step.
 #
 # **By hand.** 5 sequences, batches of 4. Epoch 0 is a permutation of 5, say `3 0 4 1 2`; epoch 1 another, `1 4 2 0 3`.
 # Step 0 reads `3 0 4 1`, step 1 `2 | 1 4 2`: a batch may cross into the next epoch. With dp = 2, replica 1 reads `4 2`
@@ -144,9 +144,10 @@ check("week15.data-order", order_of, cases=[small, {"seed": 3, "num": 24, "batch
 # and 3 on the last. Add these first: its replica has 8.
 #
 # **`finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends)`** returns a list of new gradients. A kind is
-# `"dense"`, `"split"` (each tp rank has a different part), `"norm"`, `"expert"` or `"tied"` (first and last stage each
-# use the whole weight). `tokens` is this rank's number of valid tokens, possibly 0. `copies` is the group over dp and
-# cp. Send each gradient at most once over a group. *About 10 lines.*
+# `"dense"`, `"split"` (each tp rank has a different part), `"norm"`, `"expert"` or `"tied"` (first and last stage, the
+# group `ends`, each use the whole weight). `tokens` is this rank's number of valid tokens, possibly 0. `copies` are the
+# ranks with the same dense weights and different tokens: here over dp and cp, in your trainer also over ep. Send each
+# gradient at most once over a group. *About 10 lines.*
 
 
 # %% exercise="week15.finish"
@@ -179,7 +180,7 @@ check("week15.finish", finish_gradients, cases=[{"mesh": mesh, "numbers": 250} f
 #
 # A model is a list of **blocks**: `embed`, the layers `0`, `1`, …, and `last`, a norm and the loss. Weights are named
 # `block.name`, such as `0.up`. A **unit**, `"block kind"` such as `"0 split"`, is one flat tensor with all weights of
-# one kind in a block. This keeps messages few, as in week 4.
+# one kind in a block.
 
 
 # %%
@@ -191,7 +192,8 @@ for name, weight in model.new_weights(dense).items():
 # ### Round 1: the weights of a rank
 #
 # **By hand.** pp 2, 3 layers: stage 0 has `embed`, `0`, `1`; stage 1 has `2`, `last`. With tp 2, `up` (32, 128) becomes
-# (32, 64), see `model.SPLIT_BY_TP`. ep splits the first dimension of weights named `expert…`. Norms stay whole.
+# (32, 64), see `model.SPLIT_BY_TP`. ep splits the first dimension of weights named `expert…`. Kind `norm`, which
+# includes embeddings and routers, stays whole.
 #
 # - **`own_stages(schedule, rank, layers)`** returns a rank's `{stage: blocks}` for a schedule such as `[["0F0", …]]`;
 #   your `pipeline.split_stages([1] * layers, num_stages)` divides the layers.
@@ -314,10 +316,11 @@ def stage_output(trainer, microbatch, stage, x):
     inputs, labels, positions = microbatch
     given = trainer.recipe, trainer.groups
 
-    def layer(x, w):
-        return model.layer(positions, trainer.balance[block], *given, x, w)
-
     for block in trainer.stages[stage]:
+
+        def layer(x, w, balance=trainer.balance[block]):
+            return model.layer(positions, balance, *given, x, w)
+
         ### BEGIN SOLUTION
         if block == "embed":
             x = run_block(trainer, block, lambda w: model.embed(w, inputs, positions, trainer.groups))
@@ -348,10 +351,13 @@ check("week15.stage", loss_and_gradients, cases=[*cases, {"dp": 2, "zero": 3, "s
 #
 # Three of your answers compute gradients:
 #
-# - only dp, ZeRO-0: `ddp.ddp_backward(module, microbatches, buckets, group=…)`; here microbatches are indices;
-# - ZeRO-2: `zero.zero2_backward(units, loss, group=…)` returns slices of means, for one microbatch;
+# - only dp, ZeRO-0: `ddp.ddp_backward(module, microbatches, buckets, group=…)` adds up the microbatches, here indices;
+#   buckets list indices of units, such as `[[2], [1, 0]]`, by your `ddp.assign_buckets`;
+# - ZeRO-2: `zero.zero2_backward(units, loss, group=…)` returns a slice of each unit's mean, for one microbatch;
 # - otherwise: `pipeline.run_slots(schedule, forward, weights, like, group=…)` returns losses by microbatch;
 #   `weights(stage)` lists a stage's units.
+#
+# In the first two, stage 0 is the whole model. ZeRO-2 and 3 exclude pp, tp and experts.
 #
 # **`backward(trainer, forward, like)`** returns the sum of this rank's losses and `{key: gradient}`: sums over its
 # tokens, or (DDP, ZeRO-2 and 3) means of these over the sharers. It leaves no unit with a `grad`. Collect the
@@ -371,12 +377,12 @@ class Losses(torch.nn.Module):
 
     def __init__(self, units, forward):
         super().__init__()
-        self.units, self.stage, self.found = torch.nn.ParameterList(units), forward, []
+        self.units, self.run_stage, self.found = torch.nn.ParameterList(units), forward, []
 
     def forward(self, number):
         """The loss of microbatch `number`."""
         ### BEGIN SOLUTION
-        loss = self.stage(0, number, None)
+        loss = self.run_stage(0, number, None)
         self.found.append(loss.detach())
         return loss
         ### END SOLUTION
@@ -435,13 +441,13 @@ check("week15.backward", gradients_of, cases=[one, *(one | other for other in mo
 # | ZeRO-0 | own sums | your `finish_gradients` | alone |
 # | DDP, ZeRO-3 | means | divide | alone |
 # | ZeRO-1 | own sums | `finish_gradients` over tp only, then `zero.mean_slice` | the sharers |
-# | ZeRO-2 | slices of means | divide | the sharers |
+# | ZeRO-2 | a slice of each unit's mean | divide | the sharers, each unit separately |
 #
 # **By hand.** dp 2, 6 valid tokens, sums 9 and 3: (9 + 3)/6 = 2. ZeRO-2 has the mean 6 and divides by 6/2: 2 again.
 #
 # **`move(trainer, keys, mean, group)`** does one step for some units, with states in `trainer.states`. For `"sgd"`, do
-# `master -= lr · mean` and call `zero1_step` with zero gradients, for which Adam changes nothing. **`update(trainer,
-# gradients, tokens, valid)`** does the rest. *About 15 lines.*
+# `state["master"] -= lr * mean` and call `zero1_step` with zero gradients, for which Adam changes nothing.
+# **`update(trainer, gradients, tokens, valid)`** does the rest. *About 15 lines.*
 
 
 # %% exercise="week15.update"
@@ -500,8 +506,9 @@ check("week15.update", after_updates, cases=[one, *(one | other for other in [*m
 # ### Round 5: the loop
 #
 # - **`new_trainer(recipe, groups, weights, text)`** needs the stages, units and shapes of round 1.
-# - **`own_batch(trainer, step)`** returns microbatches, by `long_context.my_part`. Replicas are numbered over dp and
-#   ep, ep fastest; your `sequences` selects what each reads from `trainer.text`.
+# - **`own_batch(trainer, step)`** returns microbatches. Replicas are numbered over dp and ep, ep fastest; your
+#   `sequences` selects what each reads from `trainer.text`. Then `long_context.my_part(rows, rows, group=…)` returns
+#   inputs, labels (the next tokens; −100, not valid, at the end) and positions.
 # - **`train_step(trainer, step)`** returns the mean loss on every rank. Use your ring to sum losses and tokens over
 #   `copies`. Only the last stage has losses. The routers' biases are given.
 #
@@ -612,7 +619,7 @@ for given in laps:
     print(f"{given}: losses differ by at most {off:.0e}; rank 0 sends over {bills}")
 
 # %% [markdown]
-# Losses agree to about 1e-6, and bytes match their formulas. (Over ep the router decides, so there is no formula.)
+# Losses agree to about 1e-6, and bytes match their formulas, except over ep, where the router decides.
 #
 # **Outside the notebook.** When all checks pass, `work/mine/` is a program that needs only torch:
 #
@@ -671,10 +678,9 @@ pack()
 #
 # - *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: the share of failures caused by hardware.
 # - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs that a
-#   program reported, and how it found them. Its author did not verify each one: which would you test first?
+#   program reported, and how it found them.
 #
-# **An experiment, not graded.** Train your `mine` for 200 steps on your own text: which number of the bill in the
-# optional part grows?
+# **An experiment, not graded.** Train your `mine` for 200 steps on your own text.
 
 # %% [markdown]
 # ## Optional · A bill, a hunt, and a run that survives
@@ -733,8 +739,8 @@ check("week15.bill", five_axis_bill, cases=[mesh | sizes for mesh in axes])
 # %% [markdown]
 # ### Hunt: which axis broke the loss?
 #
-# Seven suspects train the same step. One is healthy. Each of the others has a bug from a public codebase, and their
-# logs look the same. These are the threads, in no particular order:
+# Seven suspects train the same step. One is healthy. Each of the others has a bug from one of these threads, and their
+# logs look the same:
 #
 # - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): a missing sum
 # - [DeepSpeed#5618](https://github.com/deepspeedai/DeepSpeed/issues/5618): a factor, hidden by Adam
@@ -806,7 +812,7 @@ for suspect in (hunt.NORMS, hunt.LAST):
     print(culprit(lambda suspect=suspect, **sizes: gradients_on(suspect, **sizes)[1]), f"({suspect})")
 
 # %% [markdown]
-# The losses agree in every printed digit, but gradients are partial sums. This could go unnoticed for a month.
+# The losses agree in every printed digit, but gradients are partial sums.
 #
 # ### A checkpoint for any mesh
 #
@@ -960,7 +966,7 @@ words = "In words: the killed run has the same losses as the uninterrupted one, 
 figures.show(figure, words)
 
 # %% [markdown]
-# Steps 9 and 10 ran twice. A failure costs half an interval on average.
+# Steps 9 and 10 ran twice.
 #
 # ### Interview: how often do you save?
 #
@@ -1012,15 +1018,15 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 #
 # ### Challenge: a recipe under a cap
 #
-# Four ranks, a small model with four experts, five steps of Adam on eight sequences. **`recipe`** is a dict: `tp`,
-# `pp`, `dp`, `cp`, `ep`, `microbatches`, `schedule` (gpipe, 1f1b, interleaved, zb-h1, zbv), `zero`, `recompute` (none,
-# selective, full, stage), `sequence_parallel`, `learning_rate`. Omitted keys default to the reference's: dp 4, one
-# microbatch, nothing sharded or recomputed. (So if you set tp, pp or cp, also set dp.) The reference has 2.15 MB alive
-# at once, and its loss hardly decreases.
+# Four ranks run the course's trainer: a small model with four experts, five steps of Adam on eight sequences.
+# **`recipe`** is a dict: `tp`, `pp`, `dp`, `cp`, `ep`, `microbatches`, `schedule` (gpipe, 1f1b, interleaved, zb-h1,
+# zbv), `zero`, `recompute` (none, selective, full, stage), `sequence_parallel`, `learning_rate`. Omitted keys default
+# to the reference's: dp 4, one microbatch, nothing sharded or recomputed. (So if you set tp, pp or cp, also set dp.)
+# The reference has 2.15 MB alive at once, and its loss hardly decreases.
 #
 # **One point:** after every step the same loss as one rank with your learning rate, and a final loss of at most 3.2.
-# **Two more:** no rank has more than 950,000 bytes alive. Speed depends on the machine and earns no points: your
-# instructor runs `autograder leaderboard`, which races each recipe against the reference.
+# **Two more:** no rank has more than 950,000 bytes alive. Speed earns no points; your instructor's
+# `autograder leaderboard` races the recipes.
 
 
 # %%
@@ -1053,7 +1059,6 @@ check("week15.recipe", recipe, cases=[{"part": "loss", "seed": 0}, {"part": "cap
 # 2. `"counts"`: does such a restart use up one of `max_restarts`? True or False.
 # 3. `"order"`: in which order does `FileSystemWriter.finish` (inherited) call `dump`, `fsync`, `rename` and `rm_file`?
 #    A list.
-#
 
 # %% exercise="week15.reading"
 reading_answers = {"waiting": None, "counts": None, "order": None}
@@ -1069,9 +1074,9 @@ check("week15.reading", reading_answers)
 # %% [markdown]
 # ### Gradients that have types
 #
-# Three of the six bugs are type errors, such as treating a norm's partial sum as a whole one.
-# [spmd_types](https://github.com/meta-pytorch/spmd_types) from week 5 supports several axes. `P` is a partial sum, `I`
-# a copy whose gradient is also a copy. Run `pip install spmd_types==0.3.1`, then:
+# Three of the six bugs are type errors, such as a norm's partial sum treated as whole. In
+# [spmd_types](https://github.com/meta-pytorch/spmd_types) (week 5), `P` is a partial sum, `I` a copy whose gradient is
+# also a copy. Run `pip install spmd_types==0.3.1`, then:
 
 
 # %%

@@ -9,9 +9,9 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import costs
-from shardlab.costs import failures, sizes
+from shardlab.costs import failures, planning, sizes
 from shardlab.costs.axis_traffic import traffic_of_step
-from shardlab.costs.memory.stage import activation_bytes
+from shardlab.costs.memory.stage import activation_bytes, in_flight_layers, layer_activation_bytes
 from shardlab.costs.validation.published import read_runs
 from torch.distributed.elastic.agent.server import api as elastic
 
@@ -72,6 +72,29 @@ def test_llama_s_own_step_is_met():
     given = sizes.model_sizes(run.model), sizes.layout_sizes(run.layout), _design.H100
     assert run.step_seconds and _design.step_seconds(*given) == pytest.approx(run.step_seconds, rel=0.10)
     assert _design.bill(*given, 15.6e12)[0] == pytest.approx(0.41, abs=0.01)  # what table 4 says
+
+
+def test_the_page_explains_why_the_planner_counts_fewer_bytes():
+    run = next(run for run in read_runs() if run.id == "LLAMA3-405B-16384-cp1")
+    model, layout = sizes.model_sizes(run.model), sizes.layout_sizes(run.layout)
+    theirs, numbers = planning.peak_memory(run.model, run.layout, gradient_bytes=4), 8192 * 16384 / 8
+    held, kept = in_flight_layers(run.model, run.layout, 1), layer_activation_bytes(run.model, run.layout) / numbers
+    gradients = 4 * _design.shard(model, layout) - theirs.states.gradients
+    explained = gradients + numbers * (34 * (126 * (1 + 15 / (16 * 7)) - held) + (34 - kept) * held)
+    assert _design.gpu_bytes(model, layout) - theirs.total == pytest.approx(explained, rel=0.01)
+    assert (held, kept) == (128, 31.75)
+
+
+def test_the_page_explains_why_the_planner_is_slower():
+    model, gpu = costs.find_model("llama3-70b"), costs.find_accelerator("h100")
+    layout = costs.Layout(tp=2, cp=4, pp=8, dp=8, num_microbatches=128, virtual=2, zero=1, sequence_parallel=True)
+    mine = _design.step_seconds(sizes.model_sizes(model), sizes.layout_sizes(layout), _design.H100)
+    kinds, step = planning.work_by_kind(model, layout, gpu), planning.seconds_of(model, layout, gpu)
+    assert step.total / mine == pytest.approx(1.3, abs=0.01)
+    work = 6 * costs.num_parameters(model) * 1024 * 8192 / (512 * _design.H100["flops"])
+    assert kinds.pop("matrix products") == pytest.approx(work, rel=0.06)
+    ends = 6 * 2 * model.vocab * model.hidden * 1024 * 8192 / (512 * _design.H100["flops"])
+    assert sum(kinds.values()) - ends > 0.9 * (step.total - mine)  # `ends`: mine spreads them over the stages
 
 
 def test_the_table_of_intervals():

@@ -155,6 +155,7 @@ REFUSED = {
     '{"dp": 2, "batch": 6}': "batch = 6 must be a multiple of 4",
     '{"pp": 0}': "must be at least 1",
     '{"schedule": "1b1f"}': "schedule must be one of",
+    '{"schedule": "interleaved"}': "interleaved needs pp = 2 or more",
     '{"ep": 2}': "experts must be at least 2, or 0 with ep = 1",
 }
 KEYS = ("tp", "cp", "ep", "dp", "pp", "layers", "hidden", "heads", "sequence", "vocabulary", "experts", "batch")

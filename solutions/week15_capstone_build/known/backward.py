@@ -18,10 +18,10 @@ def overlaps(recipe):
 class Losses(torch.nn.Module):
     def __init__(self, units, forward):
         super().__init__()
-        self.units, self.stage, self.found = torch.nn.ParameterList(units), forward, []
+        self.units, self.run_stage, self.found = torch.nn.ParameterList(units), forward, []
 
     def forward(self, number):
-        loss = self.stage(0, number, None)
+        loss = self.run_stage(0, number, None)
         self.found.append(float(loss.detach()))
         return loss
 

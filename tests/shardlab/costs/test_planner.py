@@ -27,6 +27,7 @@ from shardlab.costs.planning.planner import (
     plan,
     seconds_of,
     usable_bytes,
+    work_by_kind,
 )
 
 H100 = ACCELERATORS["h100"]
@@ -49,6 +50,22 @@ def test_plans_are_ranked_and_what_is_left_out_is_slower_or_too_large():
     for layout in candidates(model, H100, 16, 64, Search()):
         if peak_memory(model, layout, gradient_bytes=4).total <= limit:
             assert seconds_of(model, layout, H100).total >= times[0]
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [
+        ("llama3-70b", Layout(tp=2, cp=4, pp=8, dp=8, num_microbatches=128, virtual=2, zero=1)),
+        ("llama3-70b", Layout(tp=2, dp=8, num_microbatches=4, zero=3, sequence_parallel=True, recompute="full")),
+        ("mixtral-8x7b", Layout(tp=2, pp=8, dp=8, ep=8, num_microbatches=16, recompute="selective")),
+        ("gpt3-175b", Layout(tp=8, pp=8, dp=8, num_microbatches=16, schedule="dualpipe")),
+    ],
+)
+def test_the_kinds_of_work_add_up_to_the_steps_compute(gpu, model, layout):
+    kinds = work_by_kind(ZOO[model], layout, ACCELERATORS[gpu])
+    assert sum(kinds.values()) == pytest.approx(seconds_of(ZOO[model], layout, ACCELERATORS[gpu]).compute)
+    assert min(kinds.values()) > 0
 
 
 def test_candidates_fill_the_world_and_the_batch_and_try_every_choice():

@@ -3,10 +3,12 @@
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import inf
 
 from shardlab.costs.clock.calibrated import FP32
-from shardlab.costs.clock.setup import Setup
-from shardlab.costs.clock.step import StepSeconds, step_seconds
+from shardlab.costs.clock.parts import work_seconds
+from shardlab.costs.clock.setup import Setup, speed_of
+from shardlab.costs.clock.step import StepSeconds, busiest, pipeline_of, step_seconds
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory.frameworks import DEEPSEEK_FP8, MEGATRON
@@ -96,6 +98,26 @@ def seconds_of(
 ) -> StepSeconds:
     """Step time as plans count it, with gradients summed in fp32."""
     return step_seconds(model, layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES, imbalance=imbalance))
+
+
+def work_by_kind(model: Transformer, layout: Layout, gpu: Accelerator) -> dict[str, float]:
+    """The `compute` of `seconds_of` by kind, on an accelerator with known peaks; the kinds add up to it.
+
+    Matrix products are timed by their FLOPs alone; reading operands, adding gradients to their fp32 sums, norms,
+    activations and kernel launches are "memory".
+    """
+    setup = Setup(gpu, gradient_bytes=GRADIENT_BYTES)
+    pipeline = pipeline_of(model, layout, setup)
+    no_memory = speed_of(gpu, setup.efficiency)._replace(memory=inf, launch=0.0)
+    with_scores = work_seconds(model, layout, no_memory).both
+    products = work_seconds(model, layout, no_memory._replace(attention=inf, exponentials=inf)).both
+    layers, outputs = (layout.num_microbatches * count for count in busiest(pipeline, layout))
+    return {
+        "matrix products": layers * products,
+        "attention scores": layers * (with_scores - products),
+        "memory": layers * (pipeline.kernels.both - with_scores),
+        "output layer": outputs * pipeline.output.both,
+    }
 
 
 def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: bool = False) -> Layout | None:

@@ -85,8 +85,8 @@ def rules_of_sizes(one, world):
     size = vars(one)
     rules = {f"{name} = {size[name]} must be a multiple of {of}": size[name] % of == 0 for name, of in even.items()}
     return rules | {
-        f"the product {' · '.join(AXES)} must be {world}, the number of ranks": prod(size[axis] for axis in AXES)
-        == world,
+        f"the product {' · '.join(AXES)} must be {world}, the number of ranks": prod(size[a] for a in AXES) == world,
+        f"{one.schedule} needs pp = 2 or more": num_stages == one.pp or one.pp > 1,
         "experts must be at least 2, or 0 with ep = 1": one.experts > 1 or (one.experts, one.ep) == (0, 1),
         f"{one.layers} layers are too few for {num_stages} stages": one.layers >= num_stages,
         "ZeRO-2 and ZeRO-3 need pp = tp = 1 and no experts": one.zero < 2 or (one.pp * one.tp, one.experts) == (1, 0),
