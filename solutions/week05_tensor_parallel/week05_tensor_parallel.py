@@ -117,9 +117,7 @@ def block(step=20):
 #
 # ## 3 · What it sends
 #
-# **Notation.** t ranks; b sequences of s tokens; hidden size h; vocabulary V. The columns of `A[I, J_tp]` are split
-# over tp, the tensor-parallel ranks, and so are the rows of `B[J_tp, K]`. `Y[I, K]{U_tp}` is a partial sum,
-# **u**nreduced over tp. R, S and P are `x[I]`, `x[I_tp]` and `x[I]{U_tp}`.
+# **Notation.** t tensor-parallel (tp) ranks; b sequences of s tokens; hidden size h; vocabulary V.
 #
 # ### Warm-up: the bill
 #
@@ -297,7 +295,7 @@ for name, (operator, copies_in) in operators.items():
 # %% [markdown]
 # f and g print the same number, because the x of one is the y of the other. The third operator is off by a factor of
 # t, because every rank already had the full gradient. A model still trains, with a learning rate that depends on t.
-# The operator is right where each rank continues with its own part of the loss; here all ranks have the same loss.
+# The third operator is right where each rank continues with its own part of the loss; here all have the same loss.
 #
 # ## 5 · Columns, then rows
 #
@@ -533,8 +531,8 @@ draw_both(steps_as_found, "As found: all ranks drop the same positions of split 
 #
 # **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above without the bug. It returns a
 # list of pairs (hidden, output), one per step. Hidden masks differ between ranks and steps; output masks differ
-# between steps and are the same on all ranks; no two masks come from the same random numbers. Send no mask. *The
-# function above with one word less.*
+# between steps and are the same on all ranks; no two masks come from the same random numbers. Send no mask. *One
+# change to the function above.*
 
 
 # %% exercise="week05.dropout"
@@ -569,15 +567,17 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 # every collective, and every visit to the two matrix products printed below.
 #
 # **`predict_trace(rank, world, tp, blocks, s, b, h, f, vocabulary)`** returns a dict; a run decides. Activations are
-# `[s, b, h]`; `f` is the MLPs' inner width; `tp` may be 1.
+# `[s, b, h]`, the embedding's too; `f` is the MLPs' inner width. `tp` may be 1: then f and g send nothing, but the loss
+# still makes its calls.
 #
-# 1. `"ranks"`: the global ranks in this rank's group, one list, because all calls use one group;
+# 1. `"ranks"`: the global ranks in this rank's group, one list: `tp` consecutive ranks, for all calls;
 # 2. `"weight"`: its shape at the **second** visit to the line in `forward` (the embedding does not reach it);
-# 3. `"followed"`: which visits to the line in `backward` have a call before the next?
-# 4. `"calls"`: the shapes of all-reduced tensors, in order.
+# 3. `"followed"`: the visits to the line in `backward`, numbered from 1, after which a call comes before the next visit
+#    or the end;
+# 4. `"calls"`: the shapes of all-reduced tensors, as lists, in order.
 #
-# **By hand**, two ranks, one MLP: the operator g of embedding and row layer, three numbers per token, the operator f of
-# head and column layer: 7 shapes. The backward visits head, row, column: `[1, 3]`. *About 8 lines.*
+# **By hand**, two ranks, one MLP: the operator g of embedding and row layer, three numbers per token (`[s, b]` each),
+# the operator f of head and column layer: 7 shapes. The backward visits head, row, column: `[1, 3]`. *About 8 lines.*
 
 # %%
 from autograder.traces import TensorParallel, places, record
