@@ -12,6 +12,7 @@ from shardlab.own.blocks import Blocks, course_blocks, module_source, packed, un
 from shardlab.own.loader import course_source
 from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import GIVEN, PIECES, pieces
+from shardlab.study.page import KINDS
 
 from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT, pages
@@ -69,13 +70,13 @@ _IMPORTS_MINE = re.compile(r"\b(from|import)\s+mine\b")
 def with_mine(answer: Mapping[str, Any], exercise: str) -> dict[str, Any]:
     """Add the modules of `mine` that an answer may import, if it imports any.
 
-    exercise: "week03.zero1", or any name that begins with the week. The student's own modules, submitted with the
-    page, are used from the week that assembles them; earlier weeks are graded without them.
+    exercise: "week03.zero1", or any name that begins with the page's. The student's own modules, submitted with the
+    page, are used from the week that assembles them; earlier pages are graded without them.
     """
     kept = {key: value for key, value in answer.items() if key != "own"}
     if not imports_mine(answer):
         return kept
-    own = {"own": answer["own"]} if answer.get("own") and exercise >= ASSEMBLES else {}
+    own = {"own": answer["own"]} if answer.get("own") and _place(exercise) >= _place(ASSEMBLES) else {}
     return kept | {"modules": before(exercise)} | own
 
 
@@ -92,16 +93,22 @@ def before(exercise: str, root: Path = ROOT) -> dict[str, str]:
 
     This way a mistake costs points only once, and an exercise cannot import its own answer.
     """
-    order = _on_page(exercise[:6], root)
+    order = _on_page(_place(exercise)[1], root)
     every = course_blocks(pages(root))
     return sources_of({name: one for name, one in every.items() if _comes_before(name, exercise, order)})
 
 
 def _comes_before(piece: str, exercise: str, order: list[str]) -> bool:
-    """Whether the piece's exercise is in an earlier week, or earlier on the same page."""
-    if piece[:6] != exercise[:6]:
-        return piece[:6] < exercise[:6]
+    """Whether the piece's exercise is on an earlier page, or earlier on the same page."""
+    if _place(piece) != _place(exercise):
+        return _place(piece) < _place(exercise)
     return exercise in order and order.index(piece) < order.index(exercise)
+
+
+def _place(name: str) -> tuple[int, str]:
+    """The place of a page in the course's order, from its name or that of an exercise or cell: (kind, page)."""
+    page = re.split(r"[._ -]", name, maxsplit=1)[0]
+    return next((number for number, kind in enumerate(KINDS) if page.startswith(kind)), len(KINDS)), page
 
 
 def _on_page(week: str, root: Path) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from shardlab.own.blocks import module_source
-from shardlab.own.pieces import piece_of
+from shardlab.own.pieces import GIVEN, piece_of
 
 from autograder import weeks
 from autograder.judging import keeping, submission
@@ -193,6 +193,17 @@ def test_a_name_that_begins_with_the_week_is_enough():
     """As `exhibits` uses it: the cell of a page, not an exercise."""
     assert "mean_slice" in stand_ins.before("week04 given 4")["zero"]
     assert "fsdp" not in stand_ins.before("week04 given 4")
+    assert stand_ins.before("prerequisites.cube").keys() == set(GIVEN)
+    assert "train" in stand_ins.before("project given 2")
+
+
+@pytest.mark.parametrize(
+    ("exercise", "is_used"),
+    [("week14.ring", False), ("prerequisites.cube", False), ("week15.loop", True), ("project given 2", True)],
+)
+def test_submitted_modules_are_used_from_the_week_that_assembles_them(exercise, is_used):
+    answer = {"cells": [[exercise, "from mine import zero", True]], "own": {"zero": "x = 1"}}
+    assert ("own" in stand_ins.with_mine(answer, exercise)) == is_used
 
 
 @pytest.mark.parametrize("week", sorted(weeks.WEEKS))
