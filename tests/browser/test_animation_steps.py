@@ -46,9 +46,11 @@ def steps_by_keyboard(page, root, sentences):
 
 
 def opened(page, folder, animation):
-    """Open the page of an animation on the site."""
+    """Open the page of an animation on the site, and unfold the animation if it shows the course's own answer."""
     week, name = animation
     page.goto(f"file://{folder}/weeks/{week}.html")
+    for folded in page.locator("details.folded:has(.steps) > summary").all():
+        folded.click()
     return page.get_by_role("group", name=name)
 
 
