@@ -21,7 +21,7 @@ _emptied: list[tuple[dict[str, Any], str]] = []  # the namespaces of modules tha
 
 
 def sentence(module: str) -> str:
-    """What happened and what to do, for an answer that uses a hidden module."""
+    """Name the hidden module and the remedy, for an answer that uses it."""
     return f"{module} {UNAVAILABLE}: write what you need from it yourself."
 
 

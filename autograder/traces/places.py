@@ -23,7 +23,7 @@ _SEND = Place(_SCHEDULES, _FLAT, "p2p_communicator.send_forward(output_tensor, i
 _FIRST_INPUT = Place(_SCHEDULES, _FLAT, "if num_microbatches_remaining > 0:")
 _FIRST_GRADIENT = Place(_SCHEDULES, _FLAT, "output_tensor_grad = p2p_communicator.recv_backward(")
 _ON_LAST_STAGE = Place(_MESSAGES, "P2PCommunicator.send_forward_recv_backward", "if is_last_stage:")
-# What week 7 prints: places in order, each with the number of lines after it. Receive and send are the warm-up's.
+# The places that week 7 prints, in order, each with the number of lines after it. Receive and send: the warm-up's.
 ONE_F_ONE_B_SOURCE = (
     (_WARM_UP, 2),
     (_RECEIVE, 0),

@@ -46,7 +46,7 @@ def _table(weeks: Sequence[Week]) -> Table:
         table.add_column(name, justify="right")
     for week in weeks:
         begun = any(one.last >= 0 for one in week.standings)
-        mark = "✓" if week.is_done else "·" if begun else ""
+        mark = "✓" if week.core and week.is_done else "·" if begun else ""
         values = [f"{week.points:g}", f"{week.most:g}", str(week.tries), str(week.hints), time(week.seconds)]
         table.add_row(f"{week.name} {mark}", *(values if begun else ["", f"{week.most:g}", "", "", ""]))
     table.add_section()

@@ -11,7 +11,7 @@ from shardlab.commands import cli
 from shardlab.home import live
 from shardlab.home.facts import home_of
 from shardlab.study import folder as folders
-from shardlab.study import panels, records
+from shardlab.study import panels, progress, records, told
 from small_course import WEEK, write_page
 from typer.testing import CliRunner
 
@@ -46,6 +46,11 @@ def test_where_a_learner_stands(run, folder):
     said = run()
     assert "You were here today" in said and "week01.two" in said and "after 1 try" in said
     assert "newer text for 1 page" in said and "1 lines of" in said and "shardlab study cards" in said
+
+
+def test_a_page_with_written_answers_only_is_not_marked_as_done():
+    table = told._table([progress.Week("project", [], 6, 0.0)])
+    assert list(table.columns[0].cells)[0].strip() == "project"
 
 
 def test_begin_lays_out_what_is_missing(run, folder, tmp_path):
