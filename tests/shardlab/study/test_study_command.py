@@ -50,7 +50,7 @@ def test_where_a_learner_stands(run, folder):
 
 def test_a_page_with_written_answers_only_is_not_marked_as_done():
     table = told._table([progress.Week("project", [], 6, 0.0)])
-    assert list(table.columns[0].cells)[0].strip() == "project"
+    assert next(iter(table.columns[0].cells)).strip() == "project"
 
 
 def test_begin_lays_out_what_is_missing(run, folder, tmp_path):
