@@ -123,8 +123,9 @@ def block(step=20):
 #
 # **`tensor_parallel_bill(num_ranks, batch, sequence, hidden, vocabulary)`** returns three numbers, the bytes that a
 # rank sends: in a layer's forward and backward, for the loss when three numbers per token are all-reduced, and for
-# the loss when all logits are gathered. Activations and logits take two bytes each, the three numbers four. Count the
-# all-reduces in the figure, and use plain arithmetic: `costs` is hidden from graded answers. *About 4 lines.*
+# the loss when all V logits are gathered, without padding. Activations and logits take two bytes each, the three
+# numbers four. Count the all-reduces in the figure, and use plain arithmetic: `costs` is hidden from graded answers.
+# *About 4 lines.*
 #
 # **By hand**, two ranks, one sequence of 2 tokens, hidden size 4, vocabulary 8. An activation takes 2 · 2 · 4 = 16
 # bytes, and a ring all-reduce over two ranks sends 2 · 1/2 of that, 16; a layer has four all-reduces: 64. Three
@@ -670,9 +671,9 @@ table_of("gb200")
 table_of("h100", cards=1, sizes=(8, 16))
 
 # %% [markdown]
-# 16 H100 are faster than 8. The last table assumes *one* card for eight GPUs, as in older servers: there 16 are
-# slower. Users measure 330 to 430 GB/s of "bus bandwidth" for all-reduces over two servers of eight H100 with eight
-# cards each ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), in one report only 216
+# 16 H100 are faster than 8, but a token costs more GPU time. The last table assumes *one* card for eight GPUs, as in
+# older servers: there 16 are slower. Users measure 330 to 430 GB/s of "bus bandwidth" for all-reduces over two servers
+# of eight H100, eight cards each ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), in one report only 216
 # ([2409](https://github.com/NVIDIA/nccl/issues/2409)). Still missing: the latency (延迟) of those messages.
 
 # %%
