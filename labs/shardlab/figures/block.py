@@ -82,10 +82,10 @@ def _draw_tensor(
 
 
 def _draw_operator(ax: Axes, place: int, name: str, num_ranks: int, *, is_forward: bool, passed: bool) -> None:
-    """Between two boxes: a bar across all ranks where the operator all-reduces, a thin line where it does nothing."""
+    """Between two boxes: a line where the operator will all-reduce, a bar once it has; dotted where it does nothing."""
     sends, x = (name == "g") == is_forward, place - 0.5
     colour = PALETTE["communication"] if sends and passed else PALETTE["parameters"]
-    width, dashes = (4.0, "-") if sends else (1.0, ":")
+    width, dashes = (4.0 if passed else 1.5, "-") if sends else (1.0, ":")
     ax.plot([x, x], [-0.5, num_ranks - 0.5], color=colour, zorder=3, linewidth=width, linestyle=dashes)
     ax.text(x, num_ranks - 0.42, name, ha="center", va="top", fontsize=10, color=colour, style="italic")
 
