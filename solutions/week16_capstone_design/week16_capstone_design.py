@@ -45,7 +45,7 @@
 # %%
 import torch
 from shardlab import costs, figures, run
-from shardlab.costs import failures, planning, sizes, validation
+from shardlab.costs import failures, memory, planning, sizes, validation
 from shardlab.study import interview
 
 from autograder import check
@@ -248,8 +248,6 @@ check("week16.sheet", gpu_bytes, sent_bytes)
 # counts less. **Which axis sends most? Does your number fit into 80 GiB?**
 
 # %%
-from shardlab.costs.memory.stage import in_flight_layers, layer_activation_bytes
-
 gpu = costs.find_accelerator("h100")
 llama_run = next(row for row in validation.read_runs() if row.id == "LLAMA3-405B-16384-cp1")
 trained = llama_run.layout
@@ -258,8 +256,8 @@ whole = planning.peak_memory(llama, trained, gradient_bytes=4)
 print(f"mine {gpu_bytes(**theirs) / costs.GIB:.1f} GiB, the planner {whole.total / costs.GIB:.1f} GiB")
 tp, pp, m = trained.tp, trained.pp, trained.num_microbatches
 own, numbers = costs.num_parameters(llama) / (tp * pp), llama.sequence * llama.hidden / tp
-formula, held = llama.layers * (1 + (pp - 1) / (pp * trained.virtual)), in_flight_layers(llama, trained, stage=1)
-kept = layer_activation_bytes(llama, trained) / numbers
+formula, held = llama.layers * (1 + (pp - 1) / (pp * trained.virtual)), memory.in_flight_layers(llama, trained, stage=1)
+kept = memory.layer_activation_bytes(llama, trained) / numbers
 for why, less in {
     "Meta sharded gradients (section 3.3.2)": 4 * own - whole.states.gradients,
     f"{m} microbatches have {held:.0f} layers in flight, not {formula:.0f}": 34 * numbers * (formula - held),
